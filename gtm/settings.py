@@ -69,6 +69,29 @@ class ServerSettings:
     log_level: str = option("info", "debug, info, warning or error.", read=options.log_level)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowerSettings(ServerSettings):
+    """What edges and balancers are told, who follow control. `replace`: take over from the one that runs on `data_dir`, if one does."""
+
+    control_url: str
+    token: str = field(repr=False)
+    name: str
+    replace: bool = False
+    trusted_proxies: tuple[Network, ...] = option(
+        "",
+        "Networks whose X-Forwarded-For or Forwarded is believed, separated by commas.",
+        read=options.networks,
+    )
+    ca_file: Path | None = option(
+        None,
+        "Certificates (PEM) to trust besides the public ones, for control and for probes.",
+        takes=Path | None,
+    )
+    user: str | None = option(
+        "", "The user to become once the addresses are bound (from root).", read=options.text_or_none
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class DnssecSettings:
     """Keys of signed zones. `key_file` encrypts them in the database.
@@ -239,20 +262,16 @@ class DnsSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BalancerSettings(ServerSettings):
+class BalancerSettings(FollowerSettings):
     """`gtm balancer`. Its backends are those of `file`, or of `backend` where there is none.
 
     `region` is the region's name in the policy. `name` tells it from other balancers of the region. `service`: what requests are
-    for whose host name is none of a service. `replace`: take over from the balancer that runs for the region on `data_dir`.
+    for whose host name is none of a service.
 
     An empty `peer_address` is the first of `bind`, or, where that is every address, the one that control is reached from; its port is that of
     requests.
     """
 
-    control_url: str
-    token: str = field(repr=False)
-    name: str
-    replace: bool = False
     region: str = option(
         "",
         "The region, as the policy names it, whose requests are served here.",
@@ -293,20 +312,10 @@ class BalancerSettings(ServerSettings):
         minimum=1,
         maximum=64,
     )
-    trusted_proxies: tuple[Network, ...] = option(
-        "",
-        "Networks whose X-Forwarded-For or Forwarded is believed, separated by commas.",
-        read=options.networks,
-    )
     probe_allow: tuple[Network, ...] = option(
         "",
         "Networks to push to although they are loopback, link-local or a cloud's metadata service, with commas.",
         read=options.networks,
-    )
-    ca_file: Path | None = option(
-        None,
-        "Certificates (PEM) to trust besides the public ones, for control and for probes.",
-        takes=Path | None,
     )
     drain_time: float = option(
         300.0,
@@ -314,17 +323,13 @@ class BalancerSettings(ServerSettings):
         minimum=0,
         maximum=86400,
     )
-    user: str | None = option(
-        "", "The user to become once the addresses are bound (from root).", read=options.text_or_none
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EdgeSettings(ServerSettings):
+class EdgeSettings(FollowerSettings):
     """`gtm edge`.
 
     `named`: somebody gave the edge its `name`; otherwise it takes the one that its token is for, if that is only one.
-    `replace`: take over from the edge that runs on `data_dir`, if one does.
 
     Ports of 0 mean: any free one. `dns_bind` are addresses for DNS alone, with ports or on `dns_port`; none: those of
     `bind`. `dns_cookie_secret_file` None: a secret of its own. `geoip_anonymous_db` None: no client counts as behind an
@@ -332,11 +337,7 @@ class EdgeSettings(ServerSettings):
     region, or unknown.
     """
 
-    control_url: str
-    token: str = field(repr=False)
-    name: str
     named: bool = True
-    replace: bool = False
     edge_port: int = option(DEFAULT_EDGE_PORT, "Port of the edge's HTTP (0: any).", minimum=0, maximum=65535)
     dns_port: int = option(DEFAULT_DNS_PORT, "Port of DNS, UDP and TCP (0: any).", minimum=0, maximum=65535)
     dns_bind: tuple[tuple[str, int | None], ...] = option(
@@ -356,11 +357,6 @@ class EdgeSettings(ServerSettings):
         None,
         "A database of anonymising networks (MMDB, GeoIP2 Anonymous IP); without it none is known.",
         takes=Path | None,
-    )
-    trusted_proxies: tuple[Network, ...] = option(
-        "",
-        "Networks whose X-Forwarded-For or Forwarded is believed, separated by commas.",
-        read=options.networks,
     )
     probe_allow: tuple[Network, ...] = option(
         "",
@@ -395,11 +391,6 @@ class EdgeSettings(ServerSettings):
         "Networks whose servers get carried requests over plain HTTP without proving to be gtm's balancers, with commas.",
         read=options.networks,
     )
-    ca_file: Path | None = option(
-        None,
-        "Certificates (PEM) to trust besides the public ones, for control and for probes.",
-        takes=Path | None,
-    )
     open_lookups: bool = option(
         default=False, meaning="Let anyone look up routes for other clients' addresses without a token."
     )
@@ -427,9 +418,6 @@ class EdgeSettings(ServerSettings):
         "Where whoever runs the edge is established (ISO 3166-1 alpha-2); its region's operator's by default.",
         read=options.country,
         variable="GTM_EDGE_OPERATOR_COUNTRY",
-    )
-    user: str | None = option(
-        "", "The user to become once the addresses are bound (from root).", read=options.text_or_none
     )
 
     @property

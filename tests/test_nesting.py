@@ -40,7 +40,7 @@ from gtm.documents import yamls
 from gtm.documents.imports import gdnsd, octodns, route53
 from gtm.feed import clockfile, lastgood, wire
 from gtm.geoip.overrides import load_overrides
-from gtm.handoff import jwks, jwt
+from gtm.handoff import jwt
 from gtm.http.requests.lookup import parse_batch
 from gtm.http.samples.intake import parse_beacon, parse_samples
 from gtm.nesting import DEEPER, MAX_DEPTH, TwiceError, loads, read, shallow
@@ -151,7 +151,6 @@ PARSERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "a line of one": ("%s", lambda text: reading.line("http://a", text)),
     "the feed": ('{"type": "state", "body": %s}', lambda text: wire.decode(text.encode())),
     "the feed of a newer gtm": ('{"type": "new", "body": %s}', lambda text: wire.decode(text.encode())),
-    "keys": ('{"keys": [], "more": %s}', lambda text: jwks.read(text.encode())),
     "models": ('{"data": [], "more": %s}', lambda text: read_list(text.encode())),
     "a completion": (
         '{"choices": [%s]}',

@@ -33,7 +33,7 @@ from gtm.core.balance.backends import Backend
 from gtm.core.balance.choosing.values import ChoosingSettings, Pick, Prefix, Score
 from gtm.core.model.problems import PolicyError, Problem
 from gtm.core.model.services import Priority
-from gtm.documents.fields import invalid
+from gtm.documents.fields import Number, invalid
 from gtm.documents.folders import FilePlace, read_yaml
 from gtm.documents.resources import Document
 from gtm.documents.structure import problems_of
@@ -309,12 +309,12 @@ class EjectionDocument(Document):
 class LimitsDocument(Document):
     """What a tenant may have: see docs/admission.md."""
 
-    weight: float = Field(default=1.0, ge=1e-3, le=1e6)
-    requests_per_second: float | None = Field(default=None, gt=0)
-    burst: float | None = Field(default=None, ge=1)
+    weight: Number = Field(default=1.0, ge=1e-3, le=1e6)
+    requests_per_second: Number | None = Field(default=None, gt=0)
+    burst: Number | None = Field(default=None, ge=1)
     concurrency: int | None = Field(default=None, ge=1)
-    input_tokens_per_minute: float | None = Field(default=None, gt=0)
-    output_tokens_per_minute: float | None = Field(default=None, gt=0)
+    input_tokens_per_minute: Number | None = Field(default=None, gt=0)
+    output_tokens_per_minute: Number | None = Field(default=None, gt=0)
     priority: Priority | None = None
     """What its requests have, and the most that they may claim (`gtm.core.handoff.verdict`); absent: the service's own."""
 
@@ -348,15 +348,15 @@ class ModelDocument(Document):
     """The limits of one model in this region."""
 
     concurrency: int | None = Field(default=None, ge=1)
-    token_weight: float = Field(default=1.0, ge=0)
+    token_weight: Number = Field(default=1.0, ge=0)
     fallback: str | None = None
 
 
 class AdmissionDocument(Document):
     """Who may begin when: see docs/admission.md. What is absent has its default."""
 
-    reserves: dict[Priority, float] | None = None
-    waits: dict[Priority, float] | None = None
+    reserves: dict[Priority, Annotated[float, Field(ge=0, le=1)]] | None = None
+    waits: dict[Priority, Annotated[float, Field(ge=0, le=86_400)]] | None = None
     queue_length: int = Field(default=10_000, ge=0, le=1_000_000)
     queue_mib: int = Field(default=256, ge=0, le=65_536)
     tenants: dict[str, KeyedLimitsDocument] = Field(default_factory=dict)

@@ -60,24 +60,9 @@ CONTINENTS: dict[str, str] = {
 TILE_DEGREES = 2.5
 """Height and width of a tile of the grid that the shipped database is made on, too."""
 
-INHABITED_FILE = Path(__file__).parent / "data" / "inhabited.txt"
-"""A line for every 2.5° of latitude, from north to south, a character for every 2.5° of longitude from 180° W on; `#`
-where addresses are. Made from the shipped database, under its licence (docs/geoip.md)."""
-
 COUNTRY_TILES_FILE = Path(__file__).parent / "data" / "country-tiles.csv"
-"""Country, and the tiles of the same grid in which it has addresses, as `row:column` from the north-west, by spaces."""
-
-
-@cache
-def inhabited() -> tuple[tuple[float, float], ...]:
-    """The centres of the tiles that have addresses, as latitude and longitude in degrees. Read once by a process."""
-    lines = INHABITED_FILE.read_text(encoding="ascii").splitlines()
-    return tuple(
-        _centre(row, column)
-        for row, line in enumerate(lines)
-        for column, mark in enumerate(line)
-        if mark == "#"
-    )
+"""Country, and the tiles of the same grid in which it has addresses, as `row:column` from the north-west, by spaces. Made from
+the shipped database, under its licence (docs/geoip.md)."""
 
 
 @cache

@@ -40,7 +40,6 @@ class Verifier:
     """
 
     def __init__(self, keys: PublicKeys = NO_PUBLIC_KEYS, room: int = REMEMBERED) -> None:
-        self.keys = keys
         self._room = room
         self._young: dict[bytes, Claims] = {}
         self._old: dict[bytes, Claims] = {}

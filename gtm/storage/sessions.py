@@ -44,12 +44,6 @@ class SessionRepository(Repository):
         await self._execute(delete(table).where(table.c.expires_at <= func.now()))
         await self._execute(insert(table).values(asdict(session)))
 
-    async def find_by_hash(self, sha256: bytes) -> Session | None:
-        """The session whose cookie has a secret with this hash."""
-        table = tables.sessions
-        found = await self._sessions(select(table).where(table.c.sha256 == sha256))
-        return found[0] if found else None
-
     async def seen(self, ids: dict[str, datetime]) -> None:
         """They were used at these times."""
         table = tables.sessions

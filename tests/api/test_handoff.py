@@ -13,11 +13,11 @@ from gtm.core.handoff.keys import PublicKey, key_text
 from gtm.core.model.access import Role
 from gtm.feed.reports import EdgeReport
 from gtm.feed.wire import HandoffKeysMessage, Message
-from gtm.handoff import jwks
 from gtm.handoff.jwt import made
 from tests.api.conftest import TOKENS, Api, Server
 from tests.api.test_edges import _eventually
 from tests.api.test_feed import follow, until
+from tests.handoff.published import keys_in
 
 
 def _client(api: Api, name: str, **more: str) -> tuple[httpx.Client, str]:
@@ -61,7 +61,7 @@ def test_keys_go_from_an_edge_to_everybody(world: Api) -> None:
         assert answer.status_code == 200
         assert answer.headers["content-type"] == "application/jwk-set+json"
         assert answer.headers["cache-control"] == "public, max-age=60"
-        assert set(jwks.read(answer.content)) == {first, second, third}
+        assert set(keys_in(answer.content)) == {first, second, third}
         assert "fra" not in answer.text
         # Another edge's key told under one's own name is one's own claim, and changes nothing of the other's.
         assert _tell(two, "lon-7", first).status_code == 200
@@ -137,4 +137,4 @@ def test_the_keys_are_not_known_before_the_database_is_read(world: Api) -> None:
     """No fewer keys than there are: nothing is published of what is not known."""
     replica = world.server.app.state.context.replica
     _eventually(lambda: bool(replica.now.handoff_keys.version))  # what the database holds: none
-    assert jwks.read(world.anonymous.get("/v1/handoff/jwks.json").content) == ()
+    assert keys_in(world.anonymous.get("/v1/handoff/jwks.json").content) == []

@@ -170,6 +170,55 @@ def test_what_is_wrong_is_said(tmp_path: Path, text: str, said: str) -> None:
     assert said in _problems(tmp_path, text)
 
 
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("admission: {reserves: {batch: 1.5}}", "admission.reserves.batch"),
+        ("admission: {reserves: {slow: 0}}", "admission.reserves.slow"),
+        ("admission: {waits: {batch: -1}}", "admission.waits.batch"),
+        ("admission: {waits: {batch: .inf}}", "admission.waits.batch"),
+        ("admission: {waits: {batch: .nan}}", "admission.waits.batch"),
+        ("admission: {queue_length: -1}", "admission.queue_length"),
+        ("admission: {queue_mib: 1.5}", "admission.queue_mib"),
+        *(
+            (f"admission: {{{of}: {{{limit}}}}}", f"admission.{of}.{limit.partition(':')[0]}")
+            for of in ("default_tenant", "without_tenant")
+            for limit in (
+                "weight: 0",
+                "weight: .nan",
+                "requests_per_second: 0",
+                "requests_per_second: .inf",
+                "requests_per_second: '9'",
+                "burst: 0.5",
+                "concurrency: 0",
+                "input_tokens_per_minute: -5",
+                "output_tokens_per_minute: .nan",
+            )
+        ),
+        ("admission: {tenants: {a: {weight: true}}}", "admission.tenants.a.weight"),
+        ("admission: {models: {m: {concurrency: 0}}}", "admission.models.m.concurrency"),
+        ("admission: {models: {m: {token_weight: -1}}}", "admission.models.m.token_weight"),
+        ("admission: {models: {m: {token_weight: .inf}}}", "admission.models.m.token_weight"),
+        ("choosing: {panic: 1.5}", "choosing.panic"),
+        ("choosing: {panic: .nan}", "choosing.panic"),
+        ("choosing: {bound: 1}", "choosing.bound"),
+        ("choosing: {most_memory: 0}", "choosing.most_memory"),
+        ("choosing: {versions: {a: -0.5}}", "choosing.versions.a"),
+        ("checks: {health: {up: 0}}", "checks.health.up"),
+        ("checks: {health: {down: 0}}", "checks.health.down"),
+    ],
+)
+def test_each_number_has_its_bounds(tmp_path: Path, text: str, field: str) -> None:
+    """Here and nowhere else: what comes after goes by them."""
+    assert field in _problems(tmp_path, f"backends: [{{url: 'http://x'}}]\n{text}\n")
+
+
+@pytest.mark.parametrize("weight", ["0", "-1", ".inf", ".nan"])
+def test_the_weight_of_a_backend_has_bounds(tmp_path: Path, weight: str) -> None:
+    """Shares are taken by it."""
+    assert "backends[0].weight" in _problems(tmp_path, f"backends: [{{url: 'http://x', weight: {weight}}}]\n")
+
+
 def test_one_key_shows_one_tenant(tmp_path: Path) -> None:
     """Two tenants with one key: whose request would it be?"""
     key = "ab" * 32

@@ -352,7 +352,7 @@ def test_a_burst_on_full_servers_ejects_none_and_is_learned_from() -> None:
             assert got[200] >= 8  # those that came when slots were known have waited for one
             assert got[200] + got[503] == 24, got
             assert here.picker.slots() == 8
-            assert here.queue.admission.limit == 8
+            assert here.queue.admission.snapshot().limit == 8
             first.full = second.full = 0
             served = 0
             for _ in range(12):  # as many as there is room for, and as many as wait for it

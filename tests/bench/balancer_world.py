@@ -22,8 +22,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 from gtm.core.balance.backends import Backend, Condition, Scraped
-from gtm.core.balance.choosing.chooser import begin, choose, pool_of
-from gtm.core.balance.choosing.values import Candidate, ChoosingSettings, Pick, Score, WantedBackend
+from gtm.core.balance.choosing.chooser import BackendChoice, begin, choice, pool_of
+from gtm.core.balance.choosing.values import ChoosingSettings, Pick, Score, WantedBackend
 from gtm.core.balance.flights import Flights, FlightTicket
 from gtm.core.balance.work import AskedWork, Costs
 
@@ -143,8 +143,9 @@ class _Balancer:
     def choose(self, job: Job, draw: float) -> tuple[int, FlightTicket | None] | None:
         """The server for a request, and its ticket; None: it is held."""
         wanted = WantedBackend(cost=self.cost(job, 0.0))
-        chosen = choose(self.pool, wanted, draw)
-        assert isinstance(chosen, Candidate)
+        found = choice(self.pool, wanted, draw)
+        assert isinstance(found, BackendChoice)
+        chosen = found.candidate
         if self.way.holds and chosen.full:
             return None
         return chosen.number, begin(self.pool, chosen, wanted) if self.way.own else None

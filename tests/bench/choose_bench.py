@@ -1,6 +1,6 @@
 """What a choice costs: `python tests/bench/choose_bench.py [--backends 1000] [--choices 20000] [--quick]`.
 
-`choose` and `begin` as the data plane calls them, each request's ticket ended a hundred requests later, for every pick; then by
+`choice` and `begin` as the data plane calls them, each request's ticket ended a hundred requests later, for every pick; then by
 session, by prompts of 32 blocks (997 of them, of which each eighth begins alike), with all servers full, with a server that was tried, and while conditions change (`updated` ten times a second, at a
 thousand requests a second: the sets that are worked out anew are in the figures). Microseconds of processor time of a call: on a
 machine that others use too, waiting for the processor is not the choice's. Exits with 1 if the
@@ -21,9 +21,9 @@ from random import Random
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 from gtm.core.balance.backends import Backend, Condition
-from gtm.core.balance.choosing.chooser import BackendPool, begin, choose, pool_of
+from gtm.core.balance.choosing.chooser import BackendChoice, BackendPool, begin, choice, pool_of
 from gtm.core.balance.choosing.prefixes import blocks
-from gtm.core.balance.choosing.values import Candidate, ChoosingSettings, Pick, Prefix, WantedBackend
+from gtm.core.balance.choosing.values import ChoosingSettings, Pick, Prefix, WantedBackend
 from gtm.core.balance.flights import Flights, FlightTicket
 
 OBJECTIVE_US = 100.0
@@ -52,9 +52,9 @@ def measured(
             begun = change(begun, number)
         asked, draw = wanted(number), random.random()
         start = time.thread_time_ns()
-        chosen = choose(begun, asked, draw)
-        if isinstance(chosen, Candidate):
-            flying.append(begin(begun, chosen, asked))
+        chosen = choice(begun, asked, draw)
+        if isinstance(chosen, BackendChoice):
+            flying.append(begin(begun, chosen.candidate, asked))
         times.append(time.thread_time_ns() - start)
         if len(flying) > FLYING:
             flying.popleft().end(1.0, number * 1e-3)

@@ -18,10 +18,10 @@ from gtm.core.model.policy import Match, Places, Policy, ResidencyRule
 from gtm.core.model.requests import Location, Request
 from gtm.core.model.state import ClassPlan, EndpointHealth, HealthStatus, Plan, State
 from gtm.demo.policy import demo_policy
-from gtm.dns.protocol.subnet import Subnet, locate_subnet
 from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import SnapshotMessage, StateMessage
+from gtm.geoip.networks import locate_network
 from gtm.geoip.reader import Locator
 
 ZONE = "demo.test"
@@ -127,7 +127,7 @@ def _large_policy() -> Policy:
 def locations(nets: Sequence[int]) -> list[Location]:
     """Where client subnets of these networks are, as the name server finds it."""
     locate = Locator().locate
-    return [locate_subnet(Subnet(1, 24, net.to_bytes(3)), locate) for net in nets]
+    return [locate_network(net.to_bytes(3) + b"\0", 24, locate) for net in nets]
 
 
 def classes_of(router: Router, services: Sequence[str], places: Sequence[Location]) -> list[list[str]]:

@@ -85,8 +85,8 @@ def main() -> None:
         "findings_s": round(took(lambda: list(zone_findings(snapshot, ZoneLeads(snapshot)))), 3),
         "first_answer_us": round(1e6 * took(ask) / len(asked), 1),
         "answer_us": round(1e6 * took(ask) / len(asked), 1),
-        "service_us": round(1e6 * took(lambda: snapshot.service_of("s5.svc.x.test"), 100_000), 2),
-        "wildcard_us": round(1e6 * took(lambda: snapshot.service_of("a.b.m5.x.test"), 100_000), 2),
+        "service_us": round(1e6 * took(lambda: snapshot.host_of("s5.svc.x.test"), 100_000), 2),
+        "wildcard_us": round(1e6 * took(lambda: snapshot.host_of("a.b.m5.x.test"), 100_000), 2),
     }
     for key, value in result.items():
         print(f"{key:16} {value}")

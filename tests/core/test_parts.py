@@ -65,12 +65,13 @@ def test_names_fit_patterns() -> None:
 
 
 def test_a_token_is_known_until_it_expires() -> None:
-    """The role behind a hash, up to and without the second it expires; none for an unknown hash."""
+    """By its hash, up to and without the second it expires; none for an unknown hash."""
     access = Access((TokenGrant("aa", Role.VIEWER), TokenGrant("bb", Role.ADMIN, expires=10.0)))
-    assert access.role("aa", 1e12) is Role.VIEWER
-    assert access.role("bb", 9.9) is Role.ADMIN
-    assert access.role("bb", 10.0) is None
-    assert access.role("cc", 0.0) is None
+    viewer, admin = access.grants
+    assert access.grant("aa", 1e12) is viewer
+    assert access.grant("bb", 9.9) is admin
+    assert access.grant("bb", 10.0) is None
+    assert access.grant("cc", 0.0) is None
 
 
 def test_distances_on_the_sphere() -> None:
@@ -244,12 +245,9 @@ def test_windows_bound_rules_on_both_sides() -> None:
     assert binding(150.0, latest=500.0)
     assert not binding(50.0, latest=99.0)
     snapshot = _view(_service(), rule).snapshot
-    assert (snapshot.beginnings, snapshot.endings, snapshot.boundaries) == (
-        (100.0,),
-        (200.0,),
-        (100.0, 200.0),
-    )
-    assert _view(_service()).changes_at == inf
+    assert (snapshot.beginnings, snapshot.endings) == ((100.0,), (200.0,))
+    view = _view(_service())
+    assert view.left(view.window) == inf
 
 
 def test_only_endpoints_that_are_up_are_handed_out() -> None:

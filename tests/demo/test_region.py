@@ -20,7 +20,7 @@ from gtm.feed import lastgood
 from gtm.feed.wire import AccessMessage, SnapshotMessage
 from gtm.geoip.reader import Locator
 from gtm.runtime.balancer.carrier import LOOK_EVERY
-from gtm.runtime.serve.demo_region import QUEUE_PER_SLOT, DemoRegion
+from gtm.runtime.serve.demo_world import QUEUE_PER_SLOT, DemoRegion
 from gtm.settings import LOOPBACK, BalancerSettings
 from tests import uvloops
 from tests.ports import free_port

@@ -180,7 +180,6 @@ TABLES: Mapping[str, Mapping[str, tuple[float | str, ...]]] = {
         "checks of such addresses at once": ("prober.schedule.ADDRESSES_AT_ONCE",),
         "a message of control's feed": ("feed.wire.MAX_LINE",),
         "an answer of an identity provider": ("dashboard.sign_in.oidc._MOST_BYTES",),
-        "keys of handoffs, as somebody publishes them": ("handoff.jwks.MAX_SET",),
     },
     "DNS": {
         "a query over UDP": ("dns.io.udp.MAX_DATAGRAM",),

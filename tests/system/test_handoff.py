@@ -12,6 +12,7 @@ from gtm.core.handoff.keys import PublicKey, PublicKeys
 from gtm.handoff import jwks
 from gtm.handoff.carried import split
 from gtm.handoff.verifier import Verifier
+from tests.handoff.published import keys_in
 from tests.system.harness import System, eventually
 
 pytestmark = pytest.mark.system
@@ -37,10 +38,10 @@ def test_redirects_and_look_ups_are_signed_by_a_published_key(shared_demo: Syste
         return tokens[0] if tokens else None
 
     eventually(token, "redirects are signed")
-    published = jwks.read(httpx.get(running.edge + jwks.PATH, timeout=10).content)
+    published = keys_in(httpx.get(running.edge + jwks.PATH, timeout=10).content)
     eventually(
         lambda: (
-            jwks.read(httpx.get(f"{running.control}/v1/handoff/jwks.json", timeout=10).content) == published
+            keys_in(httpx.get(f"{running.control}/v1/handoff/jwks.json", timeout=10).content) == published
         ),
         "control publishes the same keys, without a token",
     )

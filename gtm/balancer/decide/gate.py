@@ -120,7 +120,7 @@ class LawGate:
         self._router: Router | None = None
         self._published: PublicKeys | None = None
         self._memory: dict[Any, Verdict] = {}
-        """By what of a request its verdict follows from, besides the Router, the published keys and the time (`_holds`)."""
+        """By what of a request its verdict follows from, besides the Router, the published keys and the time."""
         self._left: dict[Choice, Worth] = {}
         self._peers: dict[str | None, bytes] = {}
         """Peers that are no trusted proxies → their addresses in network order."""
@@ -165,7 +165,10 @@ class LawGate:
             b"" if self.says.priority_from and self._free(exchange) else None,
         )
         verdict = self._memory.get(key)
-        if verdict is None or not self._holds(verdict):
+        # The View is the same; the handoff may be over.
+        if verdict is None or (
+            verdict.believed is not None and verdict.believed.expires <= current.window.latest
+        ):
             verdict = self._judged(router, exchange, (handoff, current.window), self.handoffs.used)
             if handoff is not None and verdict.believed is None:
                 self.handoffs.disbelieved(handoff, _prefix(client), current.boot())
@@ -234,10 +237,6 @@ class LawGate:
         worth = earned(sight(verdict, named=named, used=self.handoffs.came), chosen.earns, left, credit)
         if worth:
             earn(worth)
-
-    def _holds(self, verdict: Verdict) -> bool:
-        """Whether a verdict that is remembered still counts: the View is the same, the handoff may be over."""
-        return verdict.believed is None or verdict.believed.expires > self.current.window.latest
 
     def cors(self, exchange: Exchange) -> Cors | None:
         """What pages may read by the service that is judged, or, of a request that nobody judged, by its host name."""

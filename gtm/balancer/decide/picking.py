@@ -56,9 +56,6 @@ _WORDS = {
     Why.NO_VERSION: "no backend here is of this version",
     Why.DRAINING: "all backends that could serve it are being drained",
     Why.UNHEALTHY: "all backends that could serve it fail their checks, or are out (`/state` says why)",
-    Why.NOT_LOADED: "no backend has the model loaded",
-    Why.FULL: "all backends that could serve it say that they are full",
-    Why.MEMORY: "no backend has memory left",
     Why.TRIED: "all backends that could serve it were tried",
 }
 
@@ -285,7 +282,7 @@ class PoolPicker:
                 session, prefix = None, ()
         # As `WantedBackend(…)`, in half of the time.
         wanted: WantedBackend = tuple.__new__(
-            WantedBackend, (model, None, None, session, prefix, cost, frozenset(tried) if tried else _NONE)
+            WantedBackend, (model, session, prefix, cost, frozenset(tried) if tried else _NONE)
         )
         thing = facts.state or exchange.target.names
         held = None if thing is None else self._held(exchange, thing)

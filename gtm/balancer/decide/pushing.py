@@ -400,7 +400,6 @@ def _sent_on(region: str, url: str, target: bytes, handoff: bytes) -> Refusal:
 
 
 PUSH_NOT_TAKEN = b"not-taken"
-PUSH_TAKEN = b"taken"
 
 
 def _lines(handoff: bytes, seen: Mapping[bytes, bytes]) -> bytes:

@@ -45,7 +45,7 @@ from gtm.core.balance.health.retries import RetryBudget
 from gtm.core.balance.health.values import Failure
 from gtm.core.balance.serving import known_as, named
 from gtm.core.handoff.verdict import Verdict
-from gtm.core.model.cors import Fields, answer_fields, preflight_fields
+from gtm.core.model.cors import answer_fields, preflight_fields
 from gtm.core.shares import client_prefix
 from gtm.geoip.client import peer_address
 from gtm.handoff.proof import FIELD, PATH
@@ -374,7 +374,10 @@ class Proxy:
             words = "pages of this origin may not use the service: list it in the service's `cors.origins`"
             return Refusal(403, "origin_not_allowed", words)
         exchange.status = 204
-        said = _lines(preflight_fields(cors, origin, method, fields))
+        said = b"".join(
+            b"%b: %b\r\n" % (name.encode(), value.encode("latin-1"))
+            for name, value in preflight_fields(cors, origin, method, fields)
+        )
         closes = b"connection: close\r\n" if exchange.closes else b""
         return b"HTTP/1.1 204 No Content\r\n%b%b\r\n" % (said, closes)
 
@@ -635,10 +638,6 @@ def timeout_unread(head: RequestHead) -> Refusal | None:
     except ValueError as error:
         return Refusal(400, "timeout_unread", f"`gtm-timeout` {error}")
     return None
-
-
-def _lines(fields: Fields) -> bytes:
-    return b"".join(b"%b: %b\r\n" % (name.encode(), value.encode("latin-1")) for name, value in fields)
 
 
 def _internal(whose: str) -> Refusal:

@@ -410,7 +410,8 @@ class Paths:
         patterns: dict[bytes, list[bytes]] = {}
         for entry in entries:
             for method, path in _rows(entry):
-                for one in _methods(method):
+                also = (b"GET", b"HEAD") if method == "GET" else (method.encode(),)
+                for one in (*also, b"OPTIONS"):
                     if "*" in path:
                         patterns.setdefault(one, []).append(pattern_of(path))
                     else:
@@ -459,10 +460,6 @@ def _rows(entry: str) -> Sequence[tuple[str, str]]:
     if wrong is not None:
         raise ValueError(f"`{entry[:200]}` would never be met: it has {wrong}, and such paths are refused")
     return [(method, path) for method in found[1].split(",")]
-
-
-def _methods(method: str) -> tuple[bytes, ...]:
-    return (b"GET", b"HEAD", b"OPTIONS") if method == "GET" else (method.encode(), b"OPTIONS")
 
 
 def ambiguous(path: bytes) -> str | None:

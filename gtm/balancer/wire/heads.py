@@ -69,7 +69,7 @@ def _kind(name: bytes) -> tuple[bytes, int]:
         kind = _READ
     elif _is_taken(low):
         kind = _TAKEN
-    elif (b"_" in low or b"." in low) and _is_own(plain_name(low)):
+    elif (b"_" in low or b"." in low) and ((plain := plain_name(low)) in _KEPT or _is_taken(plain)):
         kind = _LOST
     if len(_kinds) < _MAX_KINDS:
         _kinds[name] = low, kind
@@ -88,10 +88,6 @@ def passes(name: bytes) -> bool:
 
 def _is_taken(low: bytes) -> bool:
     return low in _FRAMING or low in _ONE_HOP or low in _WRITTEN_HERE or low.startswith(OWN_PREFIXES)
-
-
-def _is_own(low: bytes) -> bool:
-    return low in _KEPT or _is_taken(low)
 
 
 class HeadError(Exception):
@@ -346,7 +342,7 @@ MAX_TRAILER_BYTES = 8 * 1024
 MAX_FRAMING = 64 * 1024
 """Bytes that may come of a chunked body, one after the other, without a byte of the body among them: a chunk's size and extensions, or all that
 stands behind the body. Whoever parses them keeps them until the line is whole."""
-_OF_ONE_HOP = (
+OF_ONE_HOP = (
     b"connection",
     b"keep-alive",
     b"proxy-connection",
@@ -357,7 +353,7 @@ _OF_ONE_HOP = (
 )
 _FORBIDDEN = frozenset(
     (
-        *_OF_ONE_HOP,
+        *OF_ONE_HOP,
         *(*KEYS, b"host", b"cookie", b"set-cookie", b"cache-control", b"expires", b"age", b"date"),
         *(b"vary", b"location", b"retry-after", b"www-authenticate", b"proxy-authenticate"),
         *(b"authentication-info", b"expect", b"max-forwards", b"range", b"pragma", b"warning", b"via"),

@@ -13,23 +13,10 @@ from enum import Enum, auto
 
 import msgspec
 
-from gtm.balancer.wire.heads import Headers, RequestHead, read_length, tokens, without
+from gtm.balancer.wire.heads import OF_ONE_HOP, Headers, RequestHead, read_length, tokens, without
 from gtm.nesting import shallow
 
-_TAKEN = frozenset(
-    (
-        *(
-            b"connection",
-            b"keep-alive",
-            b"proxy-connection",
-            b"te",
-            b"transfer-encoding",
-            b"upgrade",
-            b"trailer",
-        ),
-        *(b"content-length", b"alt-svc"),
-    )
-)
+_TAKEN = frozenset((*OF_ONE_HOP, b"content-length", b"alt-svc"))
 """Fields of one hop, and of framing, which is written anew; and where else the server may be asked, which leads clients past gtm (RFC 7838)."""
 _READ = frozenset((b"content-type", b"content-encoding"))
 LOAD = b"endpoint-load-metrics"

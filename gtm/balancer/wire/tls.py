@@ -206,7 +206,7 @@ def _server_context(settings: ServerTls) -> ssl.SSLContext:
     if settings.client_ca is not None:
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
-        _load(settings.client_ca, "authorities", context.load_verify_locations)
+        _load_authorities(settings.client_ca, context.load_verify_locations)
     return context
 
 
@@ -232,17 +232,17 @@ def backend_context(settings: BackendTls, alpn: str = "http/1.1") -> ssl.SSLCont
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols([alpn])
     if settings.ca is not None:
-        _load(settings.ca, "authorities", context.load_verify_locations)
+        _load_authorities(settings.ca, context.load_verify_locations)
     if settings.certificate is not None:
         _load_own(context, settings.certificate)
     return context
 
 
-def _load(file: Path, what: str, load: Callable[[Path], None]) -> None:
+def _load_authorities(file: Path, load: Callable[[Path], None]) -> None:
     try:
         load(file)
     except (OSError, ssl.SSLError) as error:
-        raise TlsError(f"cannot read {what} (PEM) from `{file}`: {error}") from error
+        raise TlsError(f"cannot read authorities (PEM) from `{file}`: {error}") from error
 
 
 def _load_own(context: ssl.SSLContext, certificate: ServerCertificate) -> None:

@@ -425,12 +425,10 @@ class _Counts:
                     self._depth += 1
                     at = found.end()
             elif (not way or tuple(way) in _OBJECTS) and (_COUNTS[found[2]] != "output" or way != _STARTED):
-                self._count(_COUNTS[found[2]], int(found[3]))
+                # The last word counts: some engines tell with each event what was used so far. In a list, each document has its own, and each message of a tunnel.
+                what, before = _COUNTS[found[2]], self._base or self.adds
+                self.counts[what] = int(found[3]) + (self.counts.get(what, 0) if before else 0)
         self._pass(data[at:])
-
-    def _count(self, what: str, number: int) -> None:
-        """The last word counts: some engines tell with each event what was used so far. In a list, each document has its own, and each message of a tunnel."""
-        self.counts[what] = number + (self.counts.get(what, 0) if self._base or self.adds else 0)
 
     def _pass(self, data: bytes) -> None:
         """Go on behind what has no name that is known."""

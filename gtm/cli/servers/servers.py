@@ -67,7 +67,7 @@ def control(
 ) -> None:
     """Run the control tier: the API over Postgres, and the feed that edges follow."""
     with pauses.loading():
-        from gtm.runtime.control.first_token import FirstToken
+        from gtm.runtime.control.prepare import FirstToken
         from gtm.runtime.control.prepare import prepare as prepare_database
         from gtm.runtime.control.server import run_control
         from gtm.runtime.process.logs import configure

@@ -1,6 +1,6 @@
 """Bearer tokens. Law: a token's text is shown once and kept nowhere; at rest there is its SHA-256.
 
-The first one's text is kept until it has been shown (`gtm.runtime.control.first_token`).
+The first one's text is kept until it has been shown (`gtm.runtime.control.prepare`).
 
 A token's text is `gtm_<id>_<secret>` with 256 random bits in the secret, so that a plain hash is enough: there is
 nothing to guess. The id tells people (and scanners for leaked secrets) which token it is.

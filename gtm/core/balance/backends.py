@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
 
 MOST_REQUESTS = 1e9
 """That a server can say it has: sums of what all say stay finite."""
@@ -25,21 +24,6 @@ class Backend:
     models: frozenset[str] = frozenset()
     version: str = ""
     max_loaded: int = 4
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be.
-
-        Raises:
-            ValueError: a number is impossible; says which, of which backend.
-        """
-        if not self.weight > 0 or not isfinite(self.weight):
-            raise ValueError(f"backend {self.name}: its weight is {self.weight}; give a number above 0")
-        if self.slots is not None and self.slots < 1:
-            raise ValueError(
-                f"backend {self.name}: its slots are {self.slots}; give at least 1, or none if unknown"
-            )
-        if self.max_loaded < 1:
-            raise ValueError(f"backend {self.name}: max_loaded is {self.max_loaded}; give at least 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +71,6 @@ class Condition:
     scraped: Scraped | None = None
     slots: int | None = None
     refuses: bool = False
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be.
-
-        Raises:
-            ValueError: the warmth is impossible.
-        """
-        if not 0 < self.warmth <= 1:
-            raise ValueError(f"a server's warmth is {self.warmth}; it is above 0, and 1 at most")
 
 
 UNKNOWN = Condition()

@@ -54,20 +54,14 @@ def declares(one: KnownServer, model: str | None) -> bool:
     )
 
 
-def loaded(condition: Condition, model: str | None, adapter: str | None) -> bool:
-    """Whether it has model and adapter loaded, as far as is known. An adapter that nobody reports counts as not loaded.
-
-    A request names either by its `model`: what is no model may be an adapter.
-    """
-    adapters = condition.adapters or ()
-    if (
-        model is not None
-        and condition.models is not None
-        and not named(model, condition.models)
-        and not named(model, adapters)
-    ):
-        return False
-    return adapter is None or adapter in adapters
+def loaded(condition: Condition, model: str | None) -> bool:
+    """Whether it has the model loaded, or the adapter of that name, as far as is known."""
+    return (
+        model is None
+        or condition.models is None
+        or named(model, condition.models)
+        or named(model, condition.adapters or ())
+    )
 
 
 def serving(servers: Iterable[_Server], model: str | None) -> list[_Server]:
@@ -75,13 +69,13 @@ def serving(servers: Iterable[_Server], model: str | None) -> list[_Server]:
     able = [one for one in servers if declares(one, model)]
     if model is None or not any(_names(one, model) for one in able):
         return able
-    return [one for one in able if _by_file(one, model) or loaded(one.condition, model, None)]
+    return [one for one in able if _by_file(one, model) or loaded(one.condition, model)]
 
 
 def sent_to(servers: Iterable[_Server], model: str | None) -> list[_Server]:
     """Those of the servers that are sent requests for a model while all are usable: who has it loaded comes first."""
     able = serving(servers, model)
-    return [one for one in able if loaded(one.condition, model, None)] or able
+    return [one for one in able if loaded(one.condition, model)] or able
 
 
 def asked_for(one: KnownServer) -> Collection[str]:

@@ -43,9 +43,8 @@ def opened(
         rest = made.found[_TOLD:]
         services = len({name for one in rest for name in one.services})
         names = some([f"`{one.rule}`" for one in rest], "rules")
-        text = (
-            f"{len(rest)} more rules would no longer keep {_count(services, 'service')} from regions: {names}"
-        )
+        kept = "1 service" if services == 1 else f"{services} services"
+        text = f"{len(rest)} more rules would no longer keep {kept} from regions: {names}"
         found.append(_breach(services, text))
     unknown = made.unknown or {}
     if unknown:
@@ -260,10 +259,6 @@ def _when(one: Opening) -> str:
 
 def _plural(kind: str) -> str:
     return kind.replace("_", " ")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _and(parts: Sequence[str]) -> str:

@@ -141,11 +141,6 @@ class Choice:
     earns: tuple[tuple[QuotaText, float], ...] = ()
 
     @property
-    def certain(self) -> Option | None:
-        """The only option, if every request of the class ends that way."""
-        return self.alone if not self.options[0].quotas and self.shed_tenants is None else None
-
-    @property
     def alone(self) -> Option | None:
         """The only option, if every request that is neither refused nor short of a quota ends that way."""
         alone = len(self.options) == 1 and set(self.sticky) <= {self.options[0]}
@@ -156,12 +151,6 @@ class Choice:
         if self.shed_tenants is None:
             return 0.0
         return self.shed if tenant is None else self.shed_tenants.get(tenant, self.shed)
-
-    @property
-    def every(self) -> tuple[Option, ...]:
-        """Whatever `pick` can return, some of it more than once."""
-        more = [item for item in (self.home, self.refused, self.over_share) if item is not None]
-        return (*self.options, *self.sticky, *more)
 
 
 def pick(

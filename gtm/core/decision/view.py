@@ -167,11 +167,6 @@ class View:
         up = sum(1 << number for number, endpoints in enumerate(self.answered) if endpoints)
         return replace(self, endpoints=self.answered, up=up, whole=up & ~lost)
 
-    @property
-    def changes_at(self) -> float:
-        """The next POSIX time at which something changes, where the clock is right."""
-        return min(self.until.now, self.until.latest, self.until.clock)
-
     def left(self, window: Window) -> float:
         """Seconds until time alone makes the View another; 0 or less: it is over."""
         until = self.until

@@ -91,11 +91,6 @@ class Cell:
         )
 
     @property
-    def text(self) -> str:
-        """The cell as it travels: that of a request in it."""
-        return cell_of(self.request, self.priority)
-
-    @property
     def request(self) -> Request:
         """A request as they are in this cell."""
         location = Location(

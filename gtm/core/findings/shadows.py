@@ -51,7 +51,6 @@ class _Period:
     order: int
     compiled: CompiledRule
     dimensions: tuple[frozenset[str] | None, ...]
-    concerned: int
     excluded: int
     settings: ResidencyRule
 
@@ -105,7 +104,7 @@ def _periods(snapshot: Snapshot, now: float) -> list[_Period]:
         dimensions = (services, rule.countries, rule.tenants, rule.data_classes)
         excluded = concerned & ~rule.allowed
         settings = settings_of(rule.rule)
-        found.append(_Period(orders[rule.rule.name], rule, dimensions, concerned, excluded, settings))
+        found.append(_Period(orders[rule.rule.name], rule, dimensions, excluded, settings))
     return sorted(found, key=lambda period: (period.order, period.compiled.starts))
 
 

@@ -201,7 +201,6 @@ def _neighbours(vectors: dict[str, Vector]) -> tuple[tuple[tuple[int, float], ..
 
 
 _BY_NAME = _vectors()
-HUB_NAMES = tuple(_BY_NAME)
 HUB_VECTORS = tuple(_BY_NAME.values())
 _JOINED = _neighbours(_BY_NAME)
 

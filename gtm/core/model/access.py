@@ -90,11 +90,6 @@ class Access:
                 return grant if grant.expires is None or now < grant.expires else None
         return None
 
-    def role(self, sha256: str, now: float) -> Role | None:
-        """The role behind a token's hash, likewise."""
-        grant = self.grant(sha256, now)
-        return None if grant is None else grant.role
-
 
 STARTED_IT = "local-admin"
 """Whoever started control, or administers its database: who comes by the link that `gtm serve` prints, and the owner of what was made beside the database."""

@@ -36,7 +36,7 @@ from gtm.core.policy.jurisdictions import (
     resolve,
 )
 from gtm.core.policy.snapshot import CompiledRule, CompiledService, Snapshot, Timed, bits
-from gtm.core.policy.zone_checks import check_zones
+from gtm.core.policy.zone_checks import ZoneChecks
 
 _MAX_RECORDS = 100
 _Moments = tuple[float, ...]
@@ -75,7 +75,7 @@ class _Compiler:
         self._check_regions()
         for tenant in self.policy.tenants:
             self._check_country(f"tenants.{tenant.name}.country", tenant.country)
-        check_zones(self.policy, self.checks)
+        ZoneChecks(self.policy, self.checks).run()
         for service in self.policy.services:
             self._check_service(service)
         compiler = RuleCompiler(self.policy, membership, self.checks)

@@ -67,7 +67,7 @@ def joined(membership: Membership, names: Iterable[str]) -> Periods:
 
 def countries_at(periods: Periods, moment: float) -> frozenset[str]:
     """The countries covered at a POSIX time."""
-    return periods[bisect_right(periods, moment, key=_start) - 1][1]
+    return periods[bisect_right(periods, moment, key=lambda period: period[0]) - 1][1]
 
 
 def posix_seconds(path: str, moment: datetime | None, default: float, problems: list[Problem]) -> float:
@@ -79,10 +79,6 @@ def posix_seconds(path: str, moment: datetime | None, default: float, problems: 
         problems.append(Problem(path, "missing", message))
         return default
     return moment.timestamp()
-
-
-def _start(period: tuple[float, frozenset[str]]) -> float:
-    return period[0]
 
 
 def _expand(

@@ -119,16 +119,6 @@ class Snapshot:
     """The services that some rule binds for a time only."""
     warnings: tuple[str, ...] = ()
 
-    @property
-    def boundaries(self) -> tuple[float, ...]:
-        """The moments (POSIX seconds) at which some rule comes into or out of force, ascending."""
-        return tuple(sorted({*self.beginnings, *self.endings}))
-
-    def service_of(self, hostname: str) -> str | None:
-        """The service that a host name belongs to, as DNS answers it; None if there is none."""
-        host = self.host_of(hostname)
-        return None if host is None else self.hostnames[host.name]
-
     def host_of(self, hostname: str) -> HostName | None:
         """The host name of a service that answers for a name, itself or a wildcard, with what it states.
 

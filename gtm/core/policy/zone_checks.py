@@ -15,16 +15,6 @@ _MAX_NAME = 253
 """Characters of a name without escapes: 255 octets in wire form (RFC 1035 §2.3.4)."""
 
 
-def check_zones(policy: Policy, checks: PolicyChecks) -> None:
-    """Check host names, name servers and records against each other.
-
-    Args:
-        policy: all of it.
-        checks: where problems and warnings are noted.
-    """
-    _ZoneChecks(policy, checks).run()
-
-
 @dataclass(slots=True)
 class _Set:
     """The records of one name and type, written in one entry of a zone or in several."""
@@ -43,8 +33,13 @@ class _Content:
     cuts: dict[str, frozenset[str]] = field(default_factory=dict)
 
 
-class _ZoneChecks:
-    """The state of one check: zones, and host name → service."""
+class ZoneChecks:
+    """One check of host names, name servers and records against each other.
+
+    Args:
+        policy: all of it.
+        checks: where problems and warnings are noted.
+    """
 
     def __init__(self, policy: Policy, checks: PolicyChecks) -> None:
         self.policy = policy
@@ -56,6 +51,7 @@ class _ZoneChecks:
         self.servers = frozenset(server.name for zone in policy.zones for server in zone.name_servers)
 
     def run(self) -> None:
+        """Note every problem."""
         contents = [self._read(zone) for zone in self.policy.zones]
         for content in contents:
             self.cuts |= content.cuts

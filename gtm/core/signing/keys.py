@@ -85,10 +85,6 @@ class Keys:
     version: int = 0
     zones: tuple[ZoneKeys, ...] = ()
 
-    def of(self, zone: str) -> ZoneKeys | None:
-        """The keys of a zone, None if it has none."""
-        return next((keys for keys in self.zones if keys.zone == zone), None)
-
 
 NO_KEYS = Keys()
 

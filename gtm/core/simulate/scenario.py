@@ -41,11 +41,6 @@ class Scenario:
     at: float | None = None
 
     @property
-    def regions(self) -> frozenset[str]:
-        """All regions that it names."""
-        return self.down | self.drain | frozenset(self.capacity)
-
-    @property
     def grows(self) -> bool:
         """Whether there are other requests than before."""
         return self.demand != 1.0 or any(factor != 1.0 for factor in self.services.values())
@@ -77,10 +72,10 @@ class Scenario:
 
     def grown(self, rates: Mapping[str, float]) -> dict[str, float]:
         """Requests by demand cell, multiplied."""
-        return {cell: rate * self._factor(cell) for cell, rate in rates.items()}
-
-    def _factor(self, cell: str) -> float:
-        return self.demand * self.services.get(cut(SEPARATOR, cell)[0], 1.0)
+        return {
+            cell: rate * self.demand * self.services.get(cut(SEPARATOR, cell)[0], 1.0)
+            for cell, rate in rates.items()
+        }
 
 
 NOTHING = Scenario()

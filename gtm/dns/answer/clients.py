@@ -14,8 +14,8 @@ from gtm.core.model.requests import Location
 from gtm.dns.protocol import wire
 from gtm.dns.protocol.cookies import SIZES, ServerCookies
 from gtm.dns.protocol.options import NO_OPTIONS, ServerOptions
-from gtm.dns.protocol.subnet import Subnet, SubnetError, locate_subnet, read_subnet
-from gtm.geoip.networks import Locate
+from gtm.dns.protocol.subnet import Subnet, SubnetError, read_subnet
+from gtm.geoip.networks import Locate, locate_network
 
 LIMIT = 1 << 17
 """How many of each are remembered. Past it the memory starts anew, so that hostile traffic cannot grow it."""
@@ -153,7 +153,7 @@ class Clients:
         """The clients in a subnet. Wide ones take up to a millisecond to look through, whatever else the query says."""
         found = self.subnets.get(subnet)
         if found is None:
-            found = Client(locate_subnet(subnet, self.locate))
+            found = Client(locate_network(subnet.packed, subnet.source, self.locate))
             parts = len(found.location.parts)
             if len(self.subnets) >= LIMIT or self._parts + parts > MAX_PARTS:
                 self.subnets.clear()

@@ -246,16 +246,13 @@ def _options(query: Query, content: Content, location: Location) -> list[dns.edn
     return options
 
 
-def _rdata(rdtype: int, data: bytes) -> dns.rdata.Rdata:
-    return dns.rdata.from_wire(_IN, dns.rdatatype.RdataType.make(rdtype), data, 0, len(data))
-
-
 def _rrsets(records: Sequence[Record], asked: dns.name.Name) -> list[dns.rrset.RRset]:
     """Records as RRsets, each of neighbours that have name and type in common."""
     found: list[dns.rrset.RRset] = []
     for (owner, rdtype), group in groupby(records, key=lambda record: (record.owner, record.rdtype)):
         name = asked if owner is None else dns.name.from_wire(owner, 0)[0]
         rrset = list(group)
-        rdatas = [_rdata(rdtype, record.rdata) for record in rrset]
+        kind = dns.rdatatype.RdataType.make(rdtype)
+        rdatas = [dns.rdata.from_wire(_IN, kind, one.rdata, 0, len(one.rdata)) for one in rrset]
         found.append(dns.rrset.from_rdata_list(name, rrset[0].ttl, rdatas))
     return found

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from gtm.core.model.requests import Location
 from gtm.dns.protocol import wire
-from gtm.geoip.networks import Locate, length_of, locate_network
+from gtm.geoip.networks import length_of
 
 _FAMILY_BYTES = {1: 4, 2: 16}
 """Address family (IANA) → bytes of an address. All others are unknown, 0 included (RFC 7871 §7.2.1: FORMERR)."""
@@ -56,11 +56,6 @@ class Subnet:
         """The option of a reply: family, source and address as in the query (§7.2.1)."""
         data = bytes((0, self.family, self.source, scope)) + self.address
         return wire.option(wire.OPTION_SUBNET, data)
-
-
-def locate_subnet(subnet: Subnet, locate: Locate) -> Location:
-    """Where a client subnet is, all of it."""
-    return locate_network(subnet.packed, subnet.source, locate)
 
 
 def read_subnet(data: bytes) -> Subnet:

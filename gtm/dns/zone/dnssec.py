@@ -245,10 +245,6 @@ class ZoneSigner:
         """The number of the period that signatures are made for now. Those of another should be used no more."""
         return int(self._clock()) // PERIOD
 
-    def signs(self, zone: ZoneData) -> bool:
-        """Whether it has keys of a zone."""
-        return zone.name in self.zones
-
     def signed(
         self,
         content: Content,
@@ -321,7 +317,7 @@ class ZoneSigner:
     def _delegation(self, name: bytes, names: Names) -> Content | None:
         """The DS records of a signed zone inside another of ours: those that it asks for by CDS (RFC 7344 §4)."""
         child, zone = self.zones.get(name), names.zone_of(name, above=True)
-        if child is None or CDS not in child.sets or zone is None or not self.signs(zone):
+        if child is None or CDS not in child.sets or zone is None or zone.name not in self.zones:
             return None
         asked = (data for data in child.sets[CDS].rdatas if data != DELETE_CDS)
         records = tuple(Record(wire.DS, zone.ttl, data) for data in asked)

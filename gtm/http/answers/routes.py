@@ -362,7 +362,9 @@ class Prepared:
         several = [len(region.endpoints) > 1 for region in regions]
         self._several = (*several, False)
         """By a region's number, whether it has endpoints to pick from; -1, the number of a refusal, is the last."""
-        self._parts: Memory[_Key, _Parts] = Memory(self._prepare, room, _size)
+        self._parts: Memory[_Key, _Parts] = Memory(
+            self._prepare, room, lambda _, parts: _OWN + len(parts.before) + len(parts.after)
+        )
 
     def response(self, resolved: ResolvedRequest, option: Option) -> Response:
         """The response to a look-up that is not to be explained in full, when it ends by an option."""
@@ -390,10 +392,6 @@ class Prepared:
         before, _, after = _encode({**document, "client": msgspec.Raw(_GAP)}).partition(_GAP)
         head = head_of(status, json_headers(status, headers))
         return _Parts(head, before, after, resolved.counted_as(option, "lookup"))
-
-
-def _size(_: _Key, parts: _Parts) -> int:
-    return _OWN + len(parts.before) + len(parts.after)
 
 
 # --- Answers to kinds of request, remembered for as long as a Router lives. ---
@@ -595,7 +593,7 @@ class Routes:
             None if self.router is None or corrections is None else corrections.under(self.router)
         )
         self._limit = limit if self.router is None else min(limit, self.router.ranker.limit)
-        self._services: Memory[bytes, _OfHost] = Memory(self._of_host, HOSTS, _host_size)
+        self._services: Memory[bytes, _OfHost] = Memory(self._of_host, HOSTS, lambda host, _: 200 + len(host))
         self.prepared = Prepared(self.router)
         self.carried = frozenset[str]() if self.router is None else self.router.view.snapshot.carried
 
@@ -680,10 +678,6 @@ class Routes:
         if len(table) >= self._limit:
             table.clear()
         table[key] = route
-
-
-def _host_size(host: bytes, _: _OfHost) -> int:
-    return 200 + len(host)
 
 
 def _asked(view: View, lookup: Lookup) -> tuple[str, str | None, str | None]:

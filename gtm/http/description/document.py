@@ -93,11 +93,6 @@ def _said(schema: Schema, description: str) -> Schema:
     return {**schema, "description": description}
 
 
-def schemas() -> dict[str, Any]:
-    """All, by name."""
-    return {**_asked(), **_answers(), **_explained(), **_others()}
-
-
 def _asked() -> dict[str, Any]:
     fields = {name: _said(_or_null(value(schema)), meaning) for name, (schema, meaning) in LOOKUP.items()}
     explain = _said(_or_null({"type": "boolean"}), "The whole decision.")
@@ -264,7 +259,7 @@ def document() -> dict[str, Any]:
         },
         "paths": _paths(),
         "components": {
-            "schemas": schemas(),
+            "schemas": {**_asked(), **_answers(), **_explained(), **_others()},
             "securitySchemes": {
                 "bearer": {
                     "type": "http",

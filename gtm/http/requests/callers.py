@@ -122,6 +122,9 @@ def check_scraper(grant: Grant) -> None:
     )
 
 
+_INVALID_TOKEN = ((b"www-authenticate", b'Bearer error="invalid_token"'),)
+
+
 def _check(grant: Grant, weak: str, missing: str) -> None:
     """Raise the problem of a token that is not enough (`weak` says what would be), missing, or not believed here."""
     if grant is Grant.GRANTED:
@@ -130,27 +133,15 @@ def _check(grant: Grant, weak: str, missing: str) -> None:
         challenge = b'Bearer error="insufficient_scope"'
         raise ProblemError("forbidden", weak, ((b"www-authenticate", challenge),))
     if grant is Grant.OUTDATED:
-        raise _outdated()
+        raise ProblemError(
+            "unauthorized",
+            "this edge has not heard from control for longer than it believes tokens (GTM_TOKEN_MAX_AGE), so it accepts none: "
+            "they may have been revoked since; ask another edge, or without a token about yourself",
+            _INVALID_TOKEN,
+        )
     if grant is Grant.BAD_TOKEN:
-        raise _unknown_token()
+        raise ProblemError("unauthorized", "the token is unknown, expired or revoked", _INVALID_TOKEN)
     raise ProblemError("unauthorized", missing, ((b"www-authenticate", b"Bearer"),))
-
-
-def _unknown_token() -> ProblemError:
-    return ProblemError(
-        "unauthorized",
-        "the token is unknown, expired or revoked",
-        ((b"www-authenticate", b'Bearer error="invalid_token"'),),
-    )
-
-
-def _outdated() -> ProblemError:
-    return ProblemError(
-        "unauthorized",
-        "this edge has not heard from control for longer than it believes tokens (GTM_TOKEN_MAX_AGE), so it accepts none: "
-        "they may have been revoked since; ask another edge, or without a token about yourself",
-        ((b"www-authenticate", b'Bearer error="invalid_token"'),),
-    )
 
 
 # --- Who asks, and what they may: by the socket's peer, what trusted proxies say of it, and the token. ---

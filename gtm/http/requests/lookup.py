@@ -86,7 +86,9 @@ class Queries:
     """
 
     def __init__(self, room: int = 1024 * 1024) -> None:
-        self._known: Memory[tuple[bytes, bytes | None], Lookup] = Memory(_around, room, _size)
+        self._known: Memory[tuple[bytes, bytes | None], Lookup] = Memory(
+            _around, room, lambda key, _: _OWN + len(key[0]) + len(key[1] or b"")
+        )
 
     def read(self, query: bytes) -> Lookup:
         """Read a query string.
@@ -116,10 +118,6 @@ def _around(key: tuple[bytes, bytes | None]) -> Lookup:
     return parse_query(before if after is None else b"%bclient_ip=192.0.2.1%b" % (before, after))
 
 
-def _size(key: tuple[bytes, bytes | None], _: Lookup) -> int:
-    return _OWN + len(key[0]) + len(key[1] or b"")
-
-
 def parse_item(item: Any) -> Lookup:
     """Read one item of a batch.
 
@@ -143,19 +141,26 @@ def parse_batch(body: bytes) -> list[Any]:
     Raises:
         ProblemError: the body is not `{"requests": [...]}` with at most `MAX_BATCH` items.
     """
+    return items_of(body, "requests", MAX_BATCH)
+
+
+def items_of(body: bytes, name: str, most: int) -> list[Any]:
+    """The items of a body that is a list under one name, not looked into yet.
+
+    Raises:
+        ProblemError: the body is not `{name: [...]}` with so many items at the most.
+    """
     try:
         document = read(body)
     except ShapeError as error:
         raise ProblemError("invalid_request", f"the body is {error}") from error
     except ValueError as error:
         raise ProblemError("invalid_request", f"the body is not valid json: {error}") from error
-    items = document.get("requests") if isinstance(document, dict) else None
+    items = document.get(name) if isinstance(document, dict) else None
     if not isinstance(items, list) or len(document) != 1:
-        raise ProblemError("invalid_request", 'the body must be a json object {"requests": [...]}')
-    if len(items) > MAX_BATCH:
-        raise ProblemError(
-            "content_too_large", f"{len(items)} requests in one batch; the most accepted is {MAX_BATCH}"
-        )
+        raise ProblemError("invalid_request", f'the body must be a json object {{"{name}": [...]}}')
+    if len(items) > most:
+        raise ProblemError("content_too_large", f"{len(items)} {name} at once; the most accepted is {most}")
     return items
 
 

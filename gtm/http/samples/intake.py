@@ -34,9 +34,8 @@ from gtm.http.answers.routes import Routes
 from gtm.http.problems import Headers, ProblemError, Response, json_response
 from gtm.http.requests.callers import Callers, Reporter
 from gtm.http.requests.incoming import Incoming, Page, Receive, Send
-from gtm.http.requests.lookup import Lookup
+from gtm.http.requests.lookup import Lookup, items_of
 from gtm.http.samples import beacons
-from gtm.nesting import ShapeError, read
 from gtm.telemetry import Counts
 
 MAX_BEACON_BYTES = 16 * 1024
@@ -166,7 +165,7 @@ def parse_beacon(body: bytes) -> list[Posted]:
     """
     return [
         Posted(None, *_measured(item, f"samples[{number}]", ("region", "rtt_ms")))
-        for number, item in enumerate(_items(body, MAX_BEACON_SAMPLES))
+        for number, item in enumerate(items_of(body, "samples", MAX_BEACON_SAMPLES))
     ]
 
 
@@ -177,7 +176,7 @@ def parse_samples(body: bytes) -> list[Posted]:
         ProblemError: the body is not `{"samples": [{"client": …, "region": …, "rtt_ms": …}, …]}`, or holds too many.
     """
     found = []
-    for number, item in enumerate(_items(body, MAX_SAMPLES)):
+    for number, item in enumerate(items_of(body, "samples", MAX_SAMPLES)):
         path = f"samples[{number}]"
         region, rtt_ms = _measured(item, path, ("client", "region", "rtt_ms"))
         client = item["client"]
@@ -189,21 +188,6 @@ def parse_samples(body: bytes) -> list[Posted]:
             raise ProblemError("invalid_request", f"`{path}.client` is not an ipv4 or ipv6 address")
         found.append(Posted(address, region, rtt_ms))
     return found
-
-
-def _items(body: bytes, most: int) -> list[Any]:
-    try:
-        document = read(body)
-    except ShapeError as error:
-        raise ProblemError("invalid_request", f"the body is {error}") from error
-    except ValueError as error:
-        raise ProblemError("invalid_request", f"the body is not valid json: {error}") from error
-    items = document.get("samples") if isinstance(document, dict) else None
-    if not isinstance(items, list) or len(document) != 1:
-        raise ProblemError("invalid_request", 'the body must be a json object {"samples": [...]}')
-    if len(items) > most:
-        raise ProblemError("content_too_large", f"{len(items)} samples at once; the most accepted is {most}")
-    return items
 
 
 def _measured(item: Any, path: str, fields: tuple[str, ...]) -> tuple[str, float]:

@@ -36,6 +36,7 @@ from gtm.balancer.plane.tracing import Tracer, TraceSettings
 from gtm.balancer.wire.tls import BackendContext, ServerContext
 from gtm.core.balance.admission.rooms import GroupLimits
 from gtm.core.balance.choosing.values import By
+from gtm.core.balance.flights import PeerLoad
 from gtm.core.balance.groups import ONE_GROUP
 from gtm.core.balance.health.health import BackendHealth
 from gtm.core.balance.health.settings import HealthSettings
@@ -57,7 +58,6 @@ from gtm.runtime.balancer.admin import ShownBalancer
 from gtm.runtime.balancer.backends_file import BackendNames, BackendsFile
 from gtm.runtime.balancer.reporting import EVERY, Report
 from gtm.runtime.balancer.round_trips import ClientRoundTrips
-from gtm.runtime.balancer.words import Word
 from gtm.runtime.following.tasks import Tasks
 from gtm.runtime.following.told import ViewMessage
 from gtm.runtime.process.clocks import boot_time
@@ -66,6 +66,44 @@ from gtm.runtime.process.listeners import Listener
 from gtm.runtime.process.places import reload_places
 from gtm.settings import BalancerSettings
 from gtm.transport import tls_when_needed
+
+# --- What balancers of a region tell each other: what each has of the region's slots, and what it has in flight at each backend. ---
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What one balancer, or one worker of it, said `age` seconds ago: all that it has, by member and by backend's name.
+
+    `balancer`: the name that control published it by; empty: it is a worker of this balancer. `groups`: what each has of the slots of a group of
+    servers (`gtm.core.balance.groups`), by the group's name; nothing where all servers are alike.
+    """
+
+    uses: dict[str, SlotUse] = field(default_factory=dict)
+    loads: dict[str, PeerLoad] = field(default_factory=dict)
+    age: float = 0.0
+    balancer: str = ""
+    groups: dict[str, dict[str, SlotUse]] = field(default_factory=dict)
+
+
+def together(words: list[Word]) -> Word:
+    """What several say, as one; as old as the oldest of it."""
+    uses: dict[str, SlotUse] = {}
+    loads: dict[str, PeerLoad] = {}
+    groups: dict[str, dict[str, SlotUse]] = {}
+    for word in words:
+        uses |= word.uses
+        for name, of_it in word.groups.items():
+            groups.setdefault(name, {}).update(of_it)
+        for name, load in word.loads.items():
+            had = loads.get(name)
+            loads[name] = (
+                load if had is None else PeerLoad(had.requests + load.requests, had.work_us + load.work_us)
+            )
+    return Word(uses, loads, max((word.age for word in words), default=0.0), groups=groups)
+
+
+# --- What carries requests in one process: law, admission, choice, the health of backends, pushes, and the connections themselves. ---
+
 
 # --- What looks after a region's backends, and tells picker and admission what it finds. ---
 

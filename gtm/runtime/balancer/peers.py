@@ -29,8 +29,7 @@ from gtm.feed.wire import CounterValue, Moment, Peer, PeersMessage, Requests
 from gtm.files import write_whole
 from gtm.nesting import shallow
 from gtm.options import peer_place, places
-from gtm.runtime.balancer.carrier import Carriers
-from gtm.runtime.balancer.words import Word, together
+from gtm.runtime.balancer.carrier import Carriers, Word, together
 from gtm.runtime.following.following import FollowerDisk
 from gtm.runtime.process.listeners import Listener
 from gtm.settings import BalancerSettings

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 
 from gtm.control.live import tokens
 from gtm.control.policy import changes as policies
@@ -13,12 +14,59 @@ from gtm.core.model.access import Role
 from gtm.core.model.policy import Policy
 from gtm.documents.parts import DraftDocument
 from gtm.documents.schema import PolicyDocument
-from gtm.runtime.control.first_token import FirstToken
+from gtm.files import write_whole
 from gtm.settings import LOCAL_EDGE
 from gtm.storage import migrate
 from gtm.storage.errors import DatabaseUnfit, StorageUnavailable
 from gtm.storage.history.audit import CONTROL
 from gtm.storage.session import Database
+
+# --- The first admin token, until somebody has seen it: a start that made it may be ended at any moment before it shows it. ---
+#
+# Law: it is on disk before it is in the database, and stays there until it has been shown. So none counts that nobody has seen.
+
+
+class FirstToken:
+    """The file `first-admin-token` of a data directory, which nobody but its owner may read.
+
+    Args:
+        data_dir: the data directory.
+    """
+
+    def __init__(self, data_dir: Path) -> None:
+        self._path = data_dir / "first-admin-token"
+
+    def keep(self, text: str) -> None:
+        """Keep the text of a token that is about to count.
+
+        Raises:
+            OSError: the disk refuses.
+        """
+        write_whole(self._path, f"{text}\n".encode())
+
+    @property
+    def text(self) -> str | None:
+        """What is kept; it may never have come to count. None: nothing.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        try:
+            return self._path.read_text(errors="replace").strip()
+        except FileNotFoundError:
+            return None
+
+    def forget(self) -> None:
+        """It has been shown, or counts no more.
+
+        Raises:
+            OSError: the disk refuses.
+        """
+        self._path.unlink(missing_ok=True)
+
+
+# --- What a control tier needs before it serves: a migrated database, a first admin token, and perhaps a policy. ---
+
 
 logger = logging.getLogger(__name__)
 

@@ -103,10 +103,9 @@ class PulseMessage:
 
 @dataclass(frozen=True, slots=True)
 class EdgeReadyMessage:
-    """Worker → agent: listening, and answering from this revision and epoch."""
+    """Worker → agent: listening, and answering from this revision."""
 
     revision: int
-    epoch: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from gtm.runtime.following.handover import Ownership
 from gtm.runtime.following.tasks import Tasks
 from gtm.runtime.following.told import TimesMessage, ViewMessage
 from gtm.runtime.process.clocks import boot_id
-from gtm.settings import BalancerSettings, EdgeSettings
+from gtm.settings import FollowerSettings
 
 # --- An edge's times on disk: read before its first View, written every few seconds and whenever a clock steps. ---
 
@@ -217,9 +217,7 @@ class Follower(ABC):
         owned: what it owns on its machine.
     """
 
-    def __init__(
-        self, settings: EdgeSettings | BalancerSettings, current: CurrentView, owned: Ownership
-    ) -> None:
+    def __init__(self, settings: FollowerSettings, current: CurrentView, owned: Ownership) -> None:
         self.settings = settings
         self.current = current
         """The View in force, and all that it is made of."""

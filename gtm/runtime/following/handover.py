@@ -30,7 +30,7 @@ from gtm.runtime.process.listeners import Listener, Use
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from gtm.settings import BalancerSettings, EdgeSettings
+    from gtm.settings import FollowerSettings
 
 logger = logging.getLogger(__name__)
 
@@ -323,7 +323,7 @@ class Ownership(ABC):
         settings: say which user to become, and whether to take the place of one that runs.
     """
 
-    def __init__(self, what: str, home: Path, settings: EdgeSettings | BalancerSettings) -> None:
+    def __init__(self, what: str, home: Path, settings: FollowerSettings) -> None:
         self.home = home
         self.replaced = False
         """Whether a successor has taken over."""

@@ -836,7 +836,6 @@ def server_config(
     *,
     grace: int,
     lifespan: bool = True,
-    port: int = 8000,
     answer: AnswerHead | None = None,
     trusted: Sequence[Network] = (),
     carrier: RequestCarrier | None = None,
@@ -847,7 +846,6 @@ def server_config(
         app: the ASGI application.
         grace: seconds that answers may take once the server ends; feeds never end by themselves.
         lifespan: the application wants to know when the server starts and ends.
-        port: on the loopback; of no use where the server is given sockets.
         answer: answers, in place, requests that are all head (`gtm.runtime.process.http`); None: the application does.
         trusted: networks of proxies whose connections are many clients'.
         carrier: takes requests to other servers; None: none is.
@@ -856,7 +854,6 @@ def server_config(
     protocol = type(protocol.__name__, (protocol,), {"trusted": tuple(trusted)})
     return uvicorn.Config(
         app,
-        port=port,
         http=protocol if answer is None else Direct(answer, protocol, carrier),  # type: ignore[arg-type]  # it is only called
         log_config=None,
         access_log=False,

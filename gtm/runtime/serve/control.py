@@ -35,8 +35,7 @@ def main() -> None:
 
 async def _prepare(preparing: Preparing, data_dir: Path, url: str) -> None:
     from gtm.demo.policy import demo_policy, standing
-    from gtm.runtime.control.first_token import FirstToken
-    from gtm.runtime.control.prepare import prepare
+    from gtm.runtime.control.prepare import FirstToken, prepare
     from gtm.storage.errors import SchemaError, StorageUnavailable
 
     regions = () if preparing.block is None else tuple(one.name for one in demo_policy().regions)

@@ -26,7 +26,7 @@ import msgspec
 from gtm.demo.block import PORT as DEMO_PORT
 from gtm.demo.block import SWITCH_HOST, DemoFile, address, reserve_block
 from gtm.lockfile import holder_of
-from gtm.runtime.control.first_token import FirstToken
+from gtm.runtime.control.prepare import FirstToken
 from gtm.runtime.edge import orphans
 from gtm.runtime.following.handover import HandoverError
 from gtm.runtime.process import signals
@@ -286,7 +286,8 @@ class Supervisor:
         await self._control.start()
         prepared = await self._until_prepared(self._said[0])
         if prepared is not None and self._block is not None:
-            DemoFile(self._block, _switch(self._block), prepared.regions).write(self._data_dir)
+            switch = f"http://{address(self._block, SWITCH_HOST)}:{DEMO_PORT}"
+            DemoFile(self._block, switch, prepared.regions).write(self._data_dir)
             await self._until_up(self._block)
         if prepared is not None and not self._stopping.is_set():
             await edge.start()
@@ -484,11 +485,6 @@ def _literal(host: str, port: int) -> str:
     """An address as it stands in a URL: one that is reachable, with brackets around IPv6."""
     host = _reachable(host)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _switch(block: int) -> str:
-    """The URL of the demo world's switch."""
-    return f"http://{address(block, SWITCH_HOST)}:{DEMO_PORT}"
 
 
 def told_control(

@@ -20,7 +20,7 @@ from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.timeouts import TimeoutRules, Timeouts
 from gtm.balancer.wire.refusals import Refusal
-from gtm.core.balance.choosing.chooser import begin, choose, pool_of
+from gtm.core.balance.choosing.chooser import begin, pool_of
 from gtm.core.balance.choosing.values import WantedBackend
 from gtm.core.balance.flights import FlightTicket
 from gtm.core.balance.health.settings import HealthSettings
@@ -28,6 +28,7 @@ from gtm.core.balance.health.values import BackendState, Check, Failure, Sending
 from gtm.demo.backend.faults import Mode
 from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
 from tests.balancer.health.world import PATIENCE, World, run, world
+from tests.core.balance.choosing.worlds import choose
 
 CHECKS = CheckSettings(health=HealthCheck(interval=0.05), models=None, scrape=None)
 LIMITS = Limits(tries=1)

@@ -20,9 +20,9 @@ from gtm.core.balance.admission import settings as limits
 from gtm.core.balance.admission import values
 from gtm.core.balance.admission.admission import Admission
 from gtm.core.balance.backends import Backend, Condition
-from gtm.core.balance.choosing.chooser import ANY_KIND, BackendPool, choose, pool_of
+from gtm.core.balance.choosing.chooser import ANY_KIND, BackendPool, pool_of
 from gtm.core.balance.choosing.filters import takers
-from gtm.core.balance.choosing.values import ANYTHING, Candidate, WantedBackend
+from gtm.core.balance.choosing.values import Candidate, WantedBackend
 from gtm.core.balance.choosing.values import ChoosingSettings as Choosing
 from gtm.core.balance.flights import Flights
 from gtm.core.balance.health.health import BackendHealth
@@ -30,6 +30,7 @@ from gtm.core.balance.health.settings import HealthSettings, Thresholds
 from gtm.core.balance.health.values import BackendState, Check, Failure
 from gtm.core.health.verdicts import ProbeResult
 from gtm.core.model.services import Priority
+from tests.core.balance.choosing.worlds import choose
 from tests.core.balance.health.model import Page
 from tests.core.strategies import quick
 
@@ -136,7 +137,9 @@ class Region:
         taking = {model: _takers(self.backends, known, model, self.choosing) for model in MODELS}
         usable = {name for names in taking.values() for name in names}
         assert {one.backend.name for one in self.pool.usable} == usable
-        assert self.admission.limit == sum(one.slots or 0 for one in self.backends if one.name in usable)
+        assert self.admission.snapshot().limit == sum(
+            one.slots or 0 for one in self.backends if one.name in usable
+        )
         offered = self.admission.offer(values.Arrival(Priority.REAL_TIME), self.now)
         if isinstance(offered, values.AdmissionRefusal):
             assert offered.code == "no_backend"
@@ -200,7 +203,7 @@ def test_servers_that_fell_too_often_serve_while_nobody_else_does() -> None:
         _blip(region, "ab")
     assert {one.state for one in region.health.snapshot(region.now)} == {BackendState.HELD}
     assert region.slots == 64
-    assert isinstance(choose(region.pool, ANYTHING, 0.5), Candidate)
+    assert isinstance(choose(region.pool, WantedBackend(), 0.5), Candidate)
     region.holds()
 
 
@@ -258,7 +261,7 @@ def test_one_of_four_that_is_well_is_no_capacity_of_eight() -> None:
         _blip(region, "abc")
     assert region.slots == 128
     assert {one.weight for one in region.pool.usable} == {1.0}
-    chosen = {choose(region.pool, ANYTHING, number / 8) for number in range(8)}
+    chosen = {choose(region.pool, WantedBackend(), number / 8) for number in range(8)}
     assert {one.backend.name for one in chosen if isinstance(one, Candidate)} == set("abcd")
 
 

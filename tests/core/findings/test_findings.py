@@ -227,7 +227,7 @@ def test_the_search_for_shadows_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _after(snapshot: Snapshot, now: float) -> list[float]:
-    return [now, *(boundary for boundary in snapshot.boundaries if boundary > now)]
+    return [now, *sorted({at for at in (*snapshot.beginnings, *snapshot.endings) if at > now})]
 
 
 def test_of_rules_alike_that_pause_one_stays() -> None:

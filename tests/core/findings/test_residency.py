@@ -68,7 +68,7 @@ def test_the_calendar_has_all_that_changes_and_nothing_else(
     events, left = coming(snapshot, causes(snapshot), asked, most=1000, services=1000)
     assert left == 0
     assert [one.at for one in events] == sorted({one.at for one in events})
-    assert {at for at in snapshot.boundaries if at > now} <= {one.at for one in events}
+    assert {at for at in (*snapshot.beginnings, *snapshot.endings) if at > now} <= {one.at for one in events}
     for event in events:
         assert event.at > now
         assert event.causes

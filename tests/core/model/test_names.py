@@ -95,7 +95,8 @@ def test_service_of_a_host_name(host: str, expected: str | None) -> None:
     snapshot = _snapshot(
         zones, _service("any", "*.m.x.test"), _service("own", "own.m.x.test", "full.empty.m.x.test")
     )
-    assert snapshot.service_of(host) == expected
+    found = snapshot.host_of(host)
+    assert (None if found is None else snapshot.hostnames[found.name]) == expected
 
 
 LABELS = st.sampled_from(["a", "b", "*"])
@@ -111,4 +112,7 @@ def test_http_and_dns_agree_on_host_names(hosts: list[str], written: list[str], 
     snapshot = _snapshot((_zone("x.test", *records),), _service("chat", *hosts))
     asked = ".".join([*labels, "x.test"])
     found = static_content(build_names(snapshot), wire_name(asked), wire.A)
-    assert snapshot.service_of(asked) == (found.service if isinstance(found, Host) else None)
+    host = snapshot.host_of(asked)
+    assert (None if host is None else snapshot.hostnames[host.name]) == (
+        found.service if isinstance(found, Host) else None
+    )

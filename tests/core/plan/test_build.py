@@ -10,7 +10,7 @@ import pytest
 from gtm.core.capacity.supply import Supply
 from gtm.core.decision.router import Ranker
 from gtm.core.decision.view import View
-from gtm.core.demand.cells import Cell
+from gtm.core.demand.cells import Cell, cell_of
 from gtm.core.health.addresses import address_key
 from gtm.core.model.policy import SpilloverRule
 from gtm.core.model.regions import AddressFamily
@@ -89,7 +89,7 @@ def test_cells_that_are_of_another_class_decide_nothing() -> None:
     (mine, near), (_, fenced) = (
         _counted(view, Request("chat", place)) for place in (Location("FR", lat=48.9, lon=2.4), BERLIN)
     )
-    urgent = replace(Cell.parse(near), priority=Priority.BATCH).text
+    urgent = cell_of(Cell.parse(near).request, Priority.BATCH)
     (honest,) = _ask(view, {(mine, near): 1.0}).classes
     (found,) = _ask(view, {(mine, near): 1.0, (mine, fenced): 1e6, (mine, urgent): 1e6}).classes
     assert found.rate == 2e6 + 1.0

@@ -92,7 +92,6 @@ def test_a_scenario_changes_policy_health_and_supply() -> None:
     found = scenario.supply({"us": bounded, "de": bounded})
     assert found == {"us": half, "de": bounded}
     assert scenario.supply({"us": Supply()})["us"].slots is None
-    assert scenario.regions == {"de", "ie", "us"}
     disabled = replace(
         POLICY, regions=tuple(replace(one, admin_state=AdminState.DISABLED) for one in POLICY.regions)
     )

@@ -254,7 +254,7 @@ class Region:
 
     def _send(self, ticket: Ticket, now: float) -> None:
         number, call = cast("tuple[int, Call]", ticket.context)
-        wanted = WantedBackend(call.model, None, None, call.session, (), 0.5, frozenset())
+        wanted = WantedBackend(call.model, call.session, (), 0.5, frozenset())
         self.pool = self.pool.updated(self.health.changes(now))
         found = choice(self.pool, wanted, self.rng.random())
         if isinstance(found, Why):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import maxminddb
 
-from gtm.geoip.centres import COUNTRY_TILES_FILE, INHABITED_FILE, TILE_DEGREES
+from gtm.geoip.centres import COUNTRY_TILES_FILE, TILE_DEGREES
 from gtm.geoip.reader import SHIPPED_DATABASE
 from gtm.geoip.records import read_record
 
@@ -18,15 +18,6 @@ _ROWS, _COLUMNS = int(180 / TILE_DEGREES), int(360 / TILE_DEGREES)
 def _tile(lat: float, lon: float) -> tuple[int, int]:
     row = min(max(floor((90 - lat) / TILE_DEGREES), 0), _ROWS - 1)
     return row, floor((lon + 180) / TILE_DEGREES) % _COLUMNS
-
-
-def picture(points: Iterable[tuple[float, float]]) -> str:
-    """The text of the file for addresses at some points (latitude and longitude in degrees)."""
-    marks = [["."] * _COLUMNS for _ in range(_ROWS)]
-    for lat, lon in points:
-        row, column = _tile(lat, lon)
-        marks[row][column] = "#"
-    return "".join("".join(row) + "\n" for row in marks)
 
 
 def by_country(places: Iterable[tuple[str, float, float]]) -> str:
@@ -53,6 +44,4 @@ def _places(database: Path) -> set[tuple[str, float, float]]:
 
 
 if __name__ == "__main__":
-    _FOUND = _places(SHIPPED_DATABASE)
-    INHABITED_FILE.write_text(picture((lat, lon) for _, lat, lon in _FOUND), encoding="ascii")
-    COUNTRY_TILES_FILE.write_text(by_country(_FOUND), encoding="ascii")
+    COUNTRY_TILES_FILE.write_text(by_country(_places(SHIPPED_DATABASE)), encoding="ascii")

@@ -15,6 +15,7 @@ from gtm.core.balance.sharing import SlotUse
 from gtm.core.handoff.keys import OwnKey, key_text
 from gtm.feed.wire import Peer
 from gtm.handoff.jwt import made
+from gtm.runtime.balancer.carrier import Word, together
 from gtm.runtime.balancer.peers import (
     CLOCKS_APART,
     MOST,
@@ -29,7 +30,6 @@ from gtm.runtime.balancer.peers import (
     WordSealer,
     opened,
 )
-from gtm.runtime.balancer.words import Word, together
 
 OURS, THEIRS, OTHERS = made(), made(), made()
 WORD = Word({"b.1/1": SlotUse(3, 1)}, {"http://10.0.0.1:8000": PeerLoad(3, 1_500_000)})

@@ -17,8 +17,8 @@ from gtm.core.balance.sharing import SlotUse
 from gtm.core.balance.spill.room import Slots
 from gtm.core.quota.leases import LeaseHolder
 from gtm.core.quota.names import QuotaText
+from gtm.runtime.balancer.carrier import Word
 from gtm.runtime.balancer.reporting import Report
-from gtm.runtime.balancer.words import Word
 from gtm.runtime.balancer.workers import pool as pools
 from gtm.runtime.balancer.workers.pool import (
     HANGS,

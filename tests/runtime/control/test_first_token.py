@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from gtm.control.live import tokens
-from gtm.runtime.control.first_token import FirstToken
-from gtm.runtime.control.prepare import prepare
+from gtm.runtime.control.prepare import FirstToken, prepare
 from gtm.storage.history.audit import CONTROL
 from gtm.storage.session import Database
 

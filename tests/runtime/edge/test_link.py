@@ -33,7 +33,7 @@ OF_AGENTS: list[ToWorker] = [
     PulseMessage(alone=True, plan_left=9.0, edge="fra-1"),
 ]
 OF_WORKERS: list[ToAgent] = [
-    EdgeReadyMessage(3, 4),
+    EdgeReadyMessage(3),
     CountsMessage({"gtm_x\tb": 2.0}),
     SamplesMessage((Delta(Level.COUNTRY, "DE", "r", False, 3, 7 << 60, -1.5, 0.5, 9.5),)),
 ]
@@ -83,10 +83,10 @@ def test_what_waits_for_an_agent_that_hangs_is_bounded() -> None:
     counts = CountsMessage({f"key {number}": 1.0 for number in range(10_000)})
     for _ in range(100):
         worker.put(counts)
-    worker.put(EdgeReadyMessage(9, 9))
+    worker.put(EdgeReadyMessage(9))
     agent.settimeout(20)
     heard = bytearray()
-    while not heard.endswith(TO_AGENT.encode(EdgeReadyMessage(9, 9))):
+    while not heard.endswith(TO_AGENT.encode(EdgeReadyMessage(9))):
         worker.flush()
         heard += agent.recv(1 << 20)
     *counted, _ = heard.splitlines(keepends=True)

@@ -318,7 +318,7 @@ class Downstream(asyncio.Protocol, Outflow):
         if self.in_head:
             self._fed += len(piece)
             if self._fed > MAX_HEAD + PIECE:
-                self.refuse(_too_long(self._url))
+                self.refuse(Refusal(*_long(self._url)))
             return 0
         exchange = self._receiving
         if exchange is None or not exchange.head.chunked:
@@ -613,7 +613,3 @@ def _long(url: bytes) -> tuple[int, str, str]:
     if len(url) > MAX_HEAD // 2:
         return 414, "uri_too_long", f"the target is longer than {MAX_HEAD // 2} bytes"
     return 431, "head_too_large", f"the head is longer than {MAX_HEAD} bytes or {MAX_HEADERS} lines"
-
-
-def _too_long(url: bytes) -> Refusal:
-    return Refusal(*_long(url))

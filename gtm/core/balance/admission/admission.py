@@ -27,7 +27,6 @@ from gtm.core.balance.admission.values import (
     tier_of,
 )
 from gtm.core.balance.groups import ONE_GROUP, ServerGroups
-from gtm.core.model.services import Priority
 
 _WAITING, _ADMITTED = TicketState.WAITING, TicketState.ADMITTED
 _REFUSED, _WITHDRAWN, _RELEASED = TicketState.REFUSED, TicketState.WITHDRAWN, TicketState.RELEASED
@@ -188,16 +187,6 @@ class Admission:
         """When `due` must be called at the latest; None: nobody waits."""
         first = self._deadlines.first()
         return None if first is None else first.deadline
-
-    def has_room(self, priority: Priority, model: str | None = None) -> bool:
-        """Whether a request of this tier would find a slot at once."""
-        tier = tier_of(priority)
-        return self._group(model, tier).room(tier)
-
-    @property
-    def limit(self) -> int | None:
-        """The region's slots; None: unknown."""
-        return self._limit
 
     @property
     def running(self) -> int:

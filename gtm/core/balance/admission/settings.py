@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from math import isfinite
 from types import MappingProxyType
 
 from gtm.core.model.problems import Problem
@@ -71,7 +70,10 @@ class AdmissionSettings:
 
 
 def problems(settings: AdmissionSettings) -> tuple[Problem, ...]:
-    """Everything that is wrong with settings: where, what, and what is allowed; nothing if they are good."""
+    """What is wrong with settings together: where, what, and what is allowed; nothing if they are good.
+
+    The bounds of single numbers stand where a file is read.
+    """
     return tuple(_problems(settings))
 
 
@@ -84,91 +86,32 @@ def checked(settings: AdmissionSettings) -> AdmissionSettings:
 
 
 def _problems(settings: AdmissionSettings) -> Iterator[Problem]:
-    yield from _tiers("reserves", settings.reserves, least=0.0, most=1.0)
-    yield from _tiers("waits", settings.waits, least=0.0, most=86_400.0)
-    total = sum(share for share in settings.reserves.values() if _number(share))
+    total = sum(settings.reserves.values())
     if total > 1 + 1e-9:
         yield Problem("reserves", "invalid", f"sum to {total:g}; all reserves together are at most 1")
-    for name, least in (("queue_length", 0), ("queue_bytes", 0), ("max_tenants", 1)):
-        count = getattr(settings, name)
-        if not _whole(count) or count < least:
-            yield Problem(name, "invalid", f"is {count!r}; use a whole number of at least {least}")
-    yield from _tenant("default_tenant", settings.default_tenant)
-    yield from _tenant("without_tenant", settings.without_tenant)
-    for name, limits in settings.tenants.items():
-        if not name:
+    tenants = {f"tenants.{name}": limits for name, limits in settings.tenants.items()}
+    others = {"default_tenant": settings.default_tenant, "without_tenant": settings.without_tenant}
+    for path, limits in (others | tenants).items():
+        if limits.burst is not None and limits.requests_per_second is None:
             yield Problem(
-                "tenants", "invalid", "a tenant's name is empty; `without_tenant` is for requests without one"
+                f"{path}.burst",
+                "unused",
+                "decides nothing without `requests_per_second`: state it, or leave this out",
             )
-        yield from _tenant(f"tenants.{name}", limits)
+    if "" in settings.tenants:
+        yield Problem(
+            "tenants", "invalid", "a tenant's name is empty; `without_tenant` is for requests without one"
+        )
     for name in settings.models:
         yield from _model(name, settings.models)
 
 
-def _tiers(path: str, values: Mapping[str, float], least: float, most: float) -> Iterator[Problem]:
-    names = [str(tier) for tier in Priority]
-    for tier, value in values.items():
-        if tier not in names:
-            yield Problem(f"{path}.{tier}", "unknown", f"there is no such tier; use {', '.join(names)}")
-        elif not _number(value) or not least <= value <= most:
-            yield Problem(
-                f"{path}.{tier}", "invalid", f"is {value!r}; use a number from {least:g} to {most:g}"
-            )
-    for tier in names:
-        if tier not in values:
-            yield Problem(f"{path}.{tier}", "missing", f"state it: a number from {least:g} to {most:g}")
-
-
-def _tenant(path: str, limits: TenantLimits) -> Iterator[Problem]:
-    if not _number(limits.weight) or not 1e-3 <= limits.weight <= 1e6:
-        yield Problem(
-            f"{path}.weight", "invalid", f"is {limits.weight!r}; use a number from 0.001 to 1000000"
-        )
-    for name in ("requests_per_second", "input_tokens_per_minute", "output_tokens_per_minute"):
-        rate = getattr(limits, name)
-        if rate is not None and (not _number(rate) or rate <= 0):
-            yield Problem(
-                f"{path}.{name}",
-                "invalid",
-                f"is {rate!r}; use a number above 0, or leave it out for no limit",
-            )
-    burst = limits.burst
-    if burst is not None and limits.requests_per_second is None:
-        yield Problem(
-            f"{path}.burst",
-            "unused",
-            "decides nothing without `requests_per_second`: state it, or leave this out",
-        )
-    elif burst is not None and (not _number(burst) or burst < 1):
-        yield Problem(f"{path}.burst", "invalid", f"is {burst!r}; use a number of at least 1")
-    yield from _concurrency(path, limits.concurrency)
-
-
-def _concurrency(path: str, concurrency: int | None) -> Iterator[Problem]:
-    if concurrency is not None and (not _whole(concurrency) or concurrency < 1):
-        text = f"is {concurrency!r}; use a whole number of at least 1, or leave it out for no limit"
-        yield Problem(f"{path}.concurrency", "invalid", text)
-
-
 def _model(name: str, models: Mapping[str, ModelLimits]) -> Iterator[Problem]:
-    path, limits = f"models.{name}", models[name]
-    yield from _concurrency(path, limits.concurrency)
-    weight = limits.token_weight
-    if not _number(weight) or weight < 0:
-        yield Problem(f"{path}.token_weight", "invalid", f"is {weight!r}; use a number of at least 0")
     chain = [name]
-    following = limits.fallback
+    following = models[name].fallback
     while following is not None and following not in chain:
         chain.append(following)
         following = models[following].fallback if following in models else None
     if following == name:
         text = f"leads back to the model: {' → '.join([*chain, name])}; end the chain somewhere"
-        yield Problem(f"{path}.fallback", "circle", text)
-
-
-def _number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-
-
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+        yield Problem(f"models.{name}.fallback", "circle", text)

@@ -1,7 +1,7 @@
-"""Filters, scores and picks put together: `choose(pool, wanted, draw)`, and `begin`, which counts what was chosen.
+"""Filters, scores and picks put together: `choice(pool, wanted, draw)`, and `begin`, which counts what was chosen.
 
 Theory. A `BackendPool` is one immutable value: servers, what is known of them, and settings. Which servers may take a kind of request
-(model, adapter, version) is worked out when the first of its kind comes and remembered until the pool is replaced; a pick reads
+(model, version) is worked out when the first of its kind comes and remembered until the pool is replaced; a pick reads
 the counts, which change with each request, and nothing else changes with a request. So a choice among a thousand servers costs what one among
 two does: a look-up of the set, two draws among running sums, two scores.
 
@@ -59,7 +59,7 @@ from gtm.core.balance.flights import Flights, FlightTicket
 
 _LEAST = 0.25
 """A server with less than this part of its share gets prompts whoever has them cached."""
-ANY_KIND = Kind(None, None, None)
+ANY_KIND = Kind(None, None)
 _BY_LOAD = By.LOAD
 _P2C, _SCANNING = Pick.P2C, (Pick.SCAN, Pick.P2C)
 MOST_KINDS = 1024
@@ -84,7 +84,7 @@ class BackendPool:
     flights: Flights
     prefixes: PrefixMap
     placements: Placements
-    _sets: dict[tuple[str | None, str | None, str | None], Eligible] = field(default_factory=dict)
+    _sets: dict[tuple[str | None, str | None], Eligible] = field(default_factory=dict)
     _rings: list[affinity.HashRing] = field(default_factory=list)
     _numbers: dict[str, int] = field(default_factory=dict)
     _usable: list[tuple[Candidate, ...]] = field(default_factory=list)
@@ -213,12 +213,6 @@ def scoring(settings: ChoosingSettings) -> Scoring:
     return peak_ewma.weighted(score) if settings.latency else score
 
 
-def choose(pool: BackendPool, wanted: WantedBackend, draw: float) -> Candidate | Why:
-    """The server of a `choice`."""
-    found = choice(pool, wanted, draw)
-    return found.candidate if isinstance(found, BackendChoice) else found
-
-
 def choice(pool: BackendPool, wanted: WantedBackend, draw: float) -> BackendChoice | Why:
     """The server that takes a request, or why none does. Whoever sends it there calls `begin`.
 
@@ -227,15 +221,14 @@ def choice(pool: BackendPool, wanted: WantedBackend, draw: float) -> BackendChoi
         wanted: what the request needs.
         draw: uniform in [0, 1), a fresh one for each request.
     """
-    version = wanted.version
     shares = pool.settings.shares
-    if shares and version is None:
+    if shares:
         version, draw = versions.assigned(shares, wanted.key, draw)
-        eligible = pool.eligible(Kind(wanted.model, wanted.adapter, version))
+        eligible = pool.eligible(Kind(wanted.model, version))
         if not eligible.candidates:
             eligible = _another_version(pool, wanted, version) or eligible
     else:
-        kind = wanted.model, wanted.adapter, version  # equal to the `Kind`, made at a third of the cost
+        kind = wanted.model, None  # equal to the `Kind`, made at a third of the cost
         eligible = pool._sets.get(kind) or pool.eligible(Kind(*kind))  # noqa: SLF001 - the two are one
     if not eligible.candidates:
         if eligible.last is None:
@@ -249,9 +242,8 @@ def choice(pool: BackendPool, wanted: WantedBackend, draw: float) -> BackendChoi
         if not left:
             return Why.TRIED
         eligible = eligible_of(left, missing=eligible.missing)
-    item = wanted.adapter or wanted.model
-    if eligible.missing and item is not None:
-        eligible = eligible_of(placement.hint(eligible.candidates, pool.placements, item))
+    if eligible.missing and wanted.model is not None:
+        eligible = eligible_of(placement.hint(eligible.candidates, pool.placements, wanted.model))
     if wanted.key is not None or wanted.prefix:
         return _sticky(pool, eligible, wanted, draw)
     # As `BackendChoice(…)`, in half of the time.
@@ -264,9 +256,8 @@ def begin(pool: BackendPool, chosen: Candidate, wanted: WantedBackend) -> Flight
     The counts are looked up by name: between choice and begin the server may have left the configuration, and come back.
     """
     name = chosen.backend.name
-    item = wanted.adapter or wanted.model
-    if item is not None:
-        pool.placements.used(name, item, chosen.backend.max_loaded)
+    if wanted.model is not None:
+        pool.placements.used(name, wanted.model, chosen.backend.max_loaded)
     if wanted.prefix and pool.settings.prefix is Prefix.MAP:
         pool.prefixes.sent(name, wanted.prefix)
     return pool.flights.of(name).begin(wanted.cost)
@@ -331,7 +322,7 @@ def _cached(pool: BackendPool, eligible: Eligible, wanted: WantedBackend, draw: 
 def _another_version(pool: BackendPool, wanted: WantedBackend, version: str) -> Eligible | None:
     """The servers of the version that stands in for one that has none usable."""
     for other in versions.otherwise(pool.settings.shares, version):
-        eligible = pool.eligible(Kind(wanted.model, wanted.adapter, other))
+        eligible = pool.eligible(Kind(wanted.model, other))
         if eligible.candidates:
             return eligible
     return None

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from gtm.core.balance.backends import Backend, Condition
 from gtm.core.balance.choosing.values import Candidate, ChoosingSettings, Eligible, Why, eligible_of
 from gtm.core.balance.choosing.versions import OTHERS, with_others
-from gtm.core.balance.serving import asked_for, declares, loaded, named, serving
+from gtm.core.balance.serving import asked_for, loaded, named, serving
 
 _UNHEARD_OF = "\0unheard-of"
 """Stands for all models that no server names: those that serve any may be asked for them."""
@@ -34,7 +34,6 @@ class Kind(NamedTuple):
     """What eligible sets are remembered by. `version` None: any; `OTHERS`: all that have no share."""
 
     model: str | None
-    adapter: str | None
     version: str | None
 
 
@@ -56,7 +55,7 @@ def has_memory(condition: Condition, most: float) -> bool:
 
 
 class Takers(NamedTuple):
-    """Who may take a request of a kind by its model, state and version; `why` there is nobody; whether that is by `panic`.
+    """Who may take a request of a kind by its model, state and version; `why` there is nobody.
 
     `last`: those of the same who pass their checks, and are out; who is asked before a request is refused.
     """
@@ -64,7 +63,6 @@ class Takers(NamedTuple):
     found: Sequence[Candidate] = ()
     last: Sequence[Candidate] = ()
     why: Why = Why.NO_BACKEND
-    panic: bool = False
 
 
 def takers(candidates: Sequence[Candidate], kind: Kind, settings: ChoosingSettings) -> Takers:
@@ -83,7 +81,7 @@ def takers(candidates: Sequence[Candidate], kind: Kind, settings: ChoosingSettin
         return Takers(why=Why.DRAINING)
     if panic:  # in slow start or not: a tenth of the weight beside servers that have all of theirs would spread nothing
         found = [replace(one, weight=one.backend.weight) for one in of_it if one.condition.healthy]
-        return Takers(found, (), Why.UNHEALTHY, panic)
+        return Takers(found, (), Why.UNHEALTHY)
     found = [one for one in of_it if well(one.condition)]
     out = [one for one in of_it if one.condition.healthy and not well(one.condition)]
     return Takers(found, out if settings.panic else (), Why.UNHEALTHY)
@@ -91,15 +89,15 @@ def takers(candidates: Sequence[Candidate], kind: Kind, settings: ChoosingSettin
 
 def eligible(candidates: Sequence[Candidate], kind: Kind, settings: ChoosingSettings) -> Eligible:
     """The candidates that may take requests of a kind, or why there are none."""
-    found, out, why, panic = takers(candidates, kind, settings)
-    able = [one for one in found if loaded(one.condition, kind.model, kind.adapter)] or found
+    found, out, why = takers(candidates, kind, settings)
+    able = [one for one in found if loaded(one.condition, kind.model)] or found
     if any(one.condition.refuses for one in able) and not all(one.condition.refuses for one in able):
         out = [*(one for one in found if one.condition.refuses), *out]
         found = [one for one in found if not one.condition.refuses]
     last = _preferred(out, kind, settings) if out else None
     if not found:
         return Eligible(why=why, last=last)
-    return _preferred(found, kind, settings, panic=panic, last=last)
+    return _preferred(found, kind, settings, last=last)
 
 
 def _preferred(
@@ -107,14 +105,13 @@ def _preferred(
     kind: Kind,
     settings: ChoosingSettings,
     *,
-    panic: bool = False,
     last: Eligible | None = None,
 ) -> Eligible:
     """Of these, at least one, those that suit best."""
-    having = [one for one in found if loaded(one.condition, kind.model, kind.adapter)]
+    having = [one for one in found if loaded(one.condition, kind.model)]
     best = having or found
     best = [one for one in best if has_memory(one.condition, settings.most_memory)] or best
-    return eligible_of(best, missing=not having, panic=panic, last=last)
+    return eligible_of(best, missing=not having, last=last)
 
 
 def usable(candidates: Sequence[Candidate], settings: ChoosingSettings) -> tuple[Candidate, ...]:
@@ -131,7 +128,7 @@ def _taking(able: Sequence[Candidate], model: str | None, settings: ChoosingSett
     versions: Sequence[str | None] = (None,)
     if settings.shares:
         versions = [name for name, share in with_others(settings.shares) if share > 0]
-    ways = [takers(able, Kind(model, None, version), settings) for version in versions]
+    ways = [takers(able, Kind(model, version), settings) for version in versions]
     found = [one for way in ways for one in way.found]
     return found or [one for way in ways for one in way.last]
 
@@ -146,25 +143,3 @@ def _sets(candidates: Sequence[Candidate]) -> Iterable[tuple[str | None, Sequenc
             known.setdefault(name, []).append((one.number, not named(name, adapters)))
     names = {tuple(where): name for name, where in known.items()}.values()
     return ((name, serving(candidates, name)) for name in (None, _UNHEARD_OF, *names))
-
-
-def left_out(candidates: Sequence[Candidate], kind: Kind, settings: ChoosingSettings) -> dict[str, Why]:
-    """Why each candidate is left out that is not eligible, by name."""
-    chosen = {one.number for one in eligible(candidates, kind, settings).candidates}
-    return {one.backend.name: _why(one, kind, settings) for one in candidates if one.number not in chosen}
-
-
-def _why(one: Candidate, kind: Kind, settings: ChoosingSettings) -> Why:
-    if not declares(one, kind.model):
-        return Why.NO_MODEL
-    if not of_version(one.backend, kind.version, settings.shares):
-        return Why.NO_VERSION
-    if one.condition.draining:
-        return Why.DRAINING
-    if not well(one.condition):
-        return Why.UNHEALTHY
-    if one.condition.refuses:
-        return Why.FULL
-    if not loaded(one.condition, kind.model, kind.adapter):
-        return Why.NOT_LOADED
-    return Why.MEMORY

@@ -6,7 +6,7 @@ least recently used, as engines do. Engines cut tokens, not bytes, and drop what
 wrong, a request computes at one server what it would have computed at another.
 
 Laws:
-  1. What a server has is of what was sent there since it was last cleared: the most recent, no more blocks than it holds at once.
+  1. What a server has is of what was sent there since it is known: the most recent, no more blocks than it holds at once.
   2. A prompt's last blocks are forgotten before its first, so that no server has a block without those before it.
   3. Bounded: no more than `most` blocks of all servers together, in equal parts.
 
@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from hashlib import blake2b
-from math import ceil
 
 MOST_BLOCKS = 262_144
 """Of all servers together: about 50 MB."""
@@ -91,20 +90,10 @@ class PrefixMap:
         held.holds = count
         self._trim(held, self._room(held))
 
-    def evicted(self, server: str, part: float) -> None:
-        """A server has dropped this part, 0 to 1, of what it had, the least recently used."""
-        held = self._servers.get(server)
-        if held is not None:
-            self._trim(held, len(held.blocks) - ceil(part * len(held.blocks)))
-
-    def cleared(self, server: str) -> None:
-        """A server has lost all: it was restarted, or told to forget."""
-        self.evicted(server, 1.0)
-
     def keep(self, servers: frozenset[str]) -> None:
         """Forget all servers but these."""
         for name in [name for name in self._servers if name not in servers]:
-            self.cleared(name)
+            self._trim(self._servers[name], 0)
             del self._names[self._servers.pop(name).bit]
 
     def holders(self, prompt: Sequence[int]) -> list[tuple[int, list[str]]]:

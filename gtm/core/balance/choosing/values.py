@@ -13,7 +13,7 @@ from gtm.core.balance.flights import InFlight
 
 
 class Why(StrEnum):
-    """Why no server takes a request, or why one server is left out."""
+    """Why no server takes a request."""
 
     NO_BACKEND = "no_backend"
     """There is none at all."""
@@ -25,12 +25,6 @@ class Why(StrEnum):
     """All that could are being drained."""
     UNHEALTHY = "unhealthy"
     """All that could fail their checks; without panic, or are held or ejected."""
-    NOT_LOADED = "not_loaded"
-    """Others have the model or the adapter loaded."""
-    FULL = "full"
-    """It says that it is full, though nothing is known to be there, and others do not."""
-    MEMORY = "memory"
-    """Others have memory left."""
     TRIED = "tried"
     """All that could were tried already."""
 
@@ -111,40 +105,25 @@ class ChoosingSettings:
         """Refuse what cannot be.
 
         Raises:
-            ValueError: a number is impossible; says which.
+            ValueError: versions share out more than there is.
         """
-        if not 0 <= self.panic <= 1:
-            raise ValueError(f"the panic threshold is {self.panic}; it is a part of the servers, 0 to 1")
-        if not self.bound > 1:
-            raise ValueError(f"the bound of loads is {self.bound}; it is above 1")
-        names = [name for name, _ in self.shares]
-        if len(set(names)) < len(names):
-            raise ValueError(f"versions have more than one share: {', '.join(names)}")
-        if (
-            any(not 0 <= share <= 1 for _, share in self.shares)
-            or sum(part for _, part in self.shares) > 1 + 1e-9
-        ):
+        if sum(share for _, share in self.shares) > 1 + 1e-9:
             raise ValueError("shares of versions are parts of 1, and no more than 1 together")
 
 
 class WantedBackend(NamedTuple):  # made for each request
     """What a request needs.
 
-    `model`: or a LoRA adapter, for OpenAI's wire format has one name for both. `adapter` (LoRA): None: none is named. `version`: one that the request names itself. `key`: a session: requests of one key go
+    `model`: or a LoRA adapter, for OpenAI's wire format has one name for both. `key`: a session: requests of one key go
     to one server. `prefix`: the prompt's blocks (`prefixes.blocks`), of which only the first counts for `Prefix.HASH`. `cost`: seconds of
     work that are expected. `tried`: servers that have failed the request already.
     """
 
     model: str | None = None
-    adapter: str | None = None
-    version: str | None = None
     key: str | None = None
     prefix: tuple[int, ...] = ()
     cost: float = 1.0
     tried: frozenset[str] = frozenset()
-
-
-ANYTHING = WantedBackend()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,7 +150,7 @@ class Candidate:
 class Eligible:
     """The servers that may take one kind of request, in the pool's order.
 
-    `sums`: the running sums of their weights. `numbered` finds them by their number in the pool. `why`: the reason if there are none. `missing`: none of them has the model or adapter loaded. `panic`: ejections and holds are ignored.
+    `sums`: the running sums of their weights. `numbered` finds them by their number in the pool. `why`: the reason if there are none. `missing`: none of them has the model or adapter loaded.
     `last`: where there are none, or all were tried, those who are asked before the request is refused.
     """
 
@@ -180,18 +159,17 @@ class Eligible:
     numbered: Mapping[int, Candidate] = field(default_factory=dict)
     why: Why = Why.NO_BACKEND
     missing: bool = False
-    panic: bool = False
     last: Eligible | None = None
 
 
 def eligible_of(
-    found: Iterable[Candidate], *, missing: bool = False, panic: bool = False, last: Eligible | None = None
+    found: Iterable[Candidate], *, missing: bool = False, last: Eligible | None = None
 ) -> Eligible:
     """These candidates, at least one, as those that may take a request."""
     candidates = tuple(found)
     sums = tuple(accumulate(one.weight for one in candidates))
     numbered = {one.number: one for one in candidates}
-    return Eligible(candidates, sums, numbered, missing=missing, panic=panic, last=last)
+    return Eligible(candidates, sums, numbered, missing=missing, last=last)
 
 
 Scoring = Callable[[Candidate, float], float]

@@ -12,5 +12,5 @@ Laws (docs/backend-health.md has the rules in full):
   3. Flapping is bounded: in any `forget` seconds a backend falls by its checks, and is ejected, so many times as the settings say.
   4. A request says something of the backend as it was when the request began: not of the one that has been ejected since.
   5. What a request can have caused is held against a backend only as far as its peers do not fail likewise.
-  6. Draining ends nothing before its deadline.
+  6. Draining ends nothing.
 """

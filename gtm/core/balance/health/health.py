@@ -213,12 +213,13 @@ class BackendHealth:
 
     # --- draining ---
 
-    def drain(self, name: str, now: float, deadline: float | None = None) -> None:
-        """Send it nothing more; what it has may go on for `deadline` seconds (None: as the settings say). Again: another deadline."""
+    def drain(self, name: str, now: float) -> None:
+        """Send it nothing more; what it has may go on."""
         monitor = self._monitors.get(name)
         if monitor is None:
             return
-        monitor.drain(now, self._settings.drain if deadline is None else deadline)
+        if monitor.drained_since is None:
+            monitor.drained_since = now
         self._touched.add(name)
 
     def undrain(self, name: str) -> None:
@@ -226,16 +227,8 @@ class BackendHealth:
         monitor = self._monitors.get(name)
         if monitor is None:
             return
-        monitor.drained_by = None
+        monitor.drained_since = None
         self._touched.add(name)
-
-    def overdue(self, now: float) -> tuple[str, ...]:
-        """The backends whose drain is at its deadline: what they still have is to be ended."""
-        return tuple(
-            name
-            for name, monitor in self._monitors.items()
-            if monitor.drained_by is not None and now >= monitor.drained_by
-        )
 
     # --- what comes of it ---
 
@@ -300,7 +293,7 @@ class BackendHealth:
             if peer != name
             and peer in kind
             and monitor.breaker.state is CLOSED
-            and monitor.drained_by is None
+            and monitor.drained_since is None
             and monitor.verdict.healthy(now)
         ]
         runs = (peer.runs.get(kind) for peer in peers)
@@ -324,9 +317,9 @@ class BackendHealth:
         """Whether one more may be ejected: a part of them, one at least, never all. Who is out already may stay out."""
         if monitor.breaker.state is not CLOSED:
             return True
-        staying = [one for one in self._monitors.values() if one.drained_by is None]
+        staying = [one for one in self._monitors.values() if one.drained_since is None]
         out = sum(one.breaker.state is not CLOSED for one in staying)
-        if monitor.drained_by is not None:
+        if monitor.drained_since is not None:
             return False
         return out < min(max(int(self._settings.most_ejected * len(staying)), 1), len(staying) - 1)
 

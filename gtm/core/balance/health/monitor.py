@@ -22,7 +22,7 @@ _REFUSES = "it says that it is full, though nothing is known to be there: others
 class Monitor:
     """See above."""
 
-    __slots__ = ("_drained_since", "_settings", "breaker", "drained_by", "limit", "loads", "verdict")
+    __slots__ = ("_settings", "breaker", "drained_since", "limit", "loads", "verdict")
 
     def __init__(self, settings: HealthSettings, periods: Iterator[int]) -> None:
         self._settings = settings
@@ -30,9 +30,8 @@ class Monitor:
         self.breaker = Breaker(settings, periods)
         self.loads = BackendLoads(settings)
         self.limit = LearnedLimit()
-        self.drained_by: float | None = None
-        """When what it has is ended; None: it does not drain."""
-        self._drained_since = -inf
+        self.drained_since: float | None = None
+        """Since when it takes nothing new; None: it does not drain."""
 
     def change(self, settings: HealthSettings) -> None:
         """Go on with other settings."""
@@ -40,12 +39,6 @@ class Monitor:
         self.verdict.change(settings)
         self.breaker.settings = settings
         self.loads.settings = settings
-
-    def drain(self, now: float, deadline: float) -> None:
-        """Take nothing new, and end what is left after so many seconds."""
-        if self.drained_by is None:
-            self._drained_since = now
-        self.drained_by = now + deadline
 
     def condition(self, now: float) -> Condition:
         """The condition of the backend, as choosing goes by it."""
@@ -55,7 +48,7 @@ class Monitor:
             healthy=healthy,
             held=self.verdict.held(now),
             ejected=not self.breaker.lets_through,
-            draining=self.drained_by is not None,
+            draining=self.drained_since is not None,
             models=loads.models(now, last=not healthy),
             adapters=loads.adapters(now, last=not healthy),
             memory=loads.memory(now),
@@ -96,8 +89,8 @@ class Monitor:
 
     def _state(self, now: float) -> tuple[BackendState, str, float, float | None]:
         """State, why, since, until."""
-        if self.drained_by is not None:
-            return BackendState.DRAINING, "it is being drained", self._drained_since, self.drained_by
+        if self.drained_since is not None:
+            return BackendState.DRAINING, "it is being drained", self.drained_since, None
         return self._unhealthy(now) or self._broken() or self._usable(now)
 
     def _unhealthy(self, now: float) -> tuple[BackendState, str, float, float | None] | None:
@@ -128,7 +121,7 @@ class Monitor:
     def _usable(self, now: float) -> tuple[BackendState, str, float, float | None]:
         back, until = self._warms_since, self.limit.refuses_until
         if back is not None and self._warmth(now) < 1:
-            return BackendState.WARMING, "slow start", back, ends(back, self._settings.slow_start)
+            return BackendState.WARMING, "slow start", back, back + self._settings.slow_start
         since = self.verdict.good_since
         why = _REFUSES if now < until else ""
         return (
@@ -257,11 +250,6 @@ def warmth(since: float | None, slow_start: float, now: float) -> float:
     if since is None:
         return 1.0
     return endpoint_factor(EndpointHealth(HealthStatus.UP, since, recovered=True), slow_start, now)
-
-
-def ends(since: float, slow_start: float) -> float:
-    """The time at which the backend has its full weight."""
-    return since + slow_start
 
 
 # --- What one server says of its load, and for how long it is believed. ---

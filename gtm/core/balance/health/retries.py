@@ -10,20 +10,11 @@ from __future__ import annotations
 
 
 class RetryBudget:
-    """See above. Starts with one second's floor. Times may not decrease.
-
-    Raises:
-        ValueError: a number is impossible; says which.
-    """
+    """The retries that may be made now; one second's floor to begin with. Times may not decrease."""
 
     __slots__ = ("_at", "_came", "_left", "floor", "most", "refused", "share", "taken")
 
     def __init__(self, now: float, *, share: float = 0.2, floor: float = 1.0, most: float = 10.0) -> None:
-        for name, value, least in (("share", share, 0.0), ("floor", floor, 0.0), ("most", most, 1.0)):
-            if not least <= value < float("inf"):
-                raise ValueError(
-                    f"the retry budget's `{name}` is {value}; give a number of at least {least:g}"
-                )
         self.share = share
         self.floor = floor
         self.most = most

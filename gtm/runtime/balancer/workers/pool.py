@@ -41,10 +41,9 @@ from gtm.feed.current import CurrentView
 from gtm.feed.wire import FeedError, Lines
 from gtm.geoip.reader import Locator
 from gtm.runtime.balancer.backends_file import BackendsFile
-from gtm.runtime.balancer.carrier import Carrier, Carriers, RequestCounts, Spent
+from gtm.runtime.balancer.carrier import Carrier, Carriers, RequestCounts, Spent, Word, together
 from gtm.runtime.balancer.reporting import Report, merged_report
 from gtm.runtime.balancer.round_trips import MAX_SENT
-from gtm.runtime.balancer.words import Word, together
 from gtm.runtime.following.tasks import Tasks, first_of
 from gtm.runtime.following.told import TOLD, PartsMessage, TimesMessage, ViewMessage
 from gtm.runtime.process import lifeline

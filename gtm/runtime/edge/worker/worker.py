@@ -296,7 +296,7 @@ class EdgeWorker:
         self._listening = True
         view = router.view
         with suppress(OSError):
-            self._link.put(EdgeReadyMessage(view.snapshot.revision, view.state.epoch))
+            self._link.put(EdgeReadyMessage(view.snapshot.revision))
 
     def follow(self) -> None:
         """Take in messages for as long as the agent lives, and longer if it died and meant this worker to go on."""

@@ -58,12 +58,14 @@ def test_a_queue_for_chats_holds_no_embedding_back() -> None:
     admission.release(chats[0], 2.0)
     assert admission.due(2.0) == [chats[1]]
     assert (admission.running, admission.waiting) == (1, 2)
-    assert admission.has_room(Priority.REAL_TIME, "embed")
-    assert not admission.has_room(Priority.REAL_TIME, "chat")
     assert dict(zip(APART.servers, admission.uses.values(), strict=True)) == {
         frozenset("a"): (1, 2),
         frozenset("b"): (0, 0),
     }
+    assert _state([_offer(admission, "embed", 2.0), _offer(admission, "chat", 2.0)]) == [
+        "admitted",
+        "waiting",
+    ]
 
 
 def test_each_group_keeps_what_its_tiers_reserve() -> None:

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.balance.choosing import least_requests, least_work, p2c, prequal, round_robin, scan
-from gtm.core.balance.choosing.chooser import choose, scoring
+from gtm.core.balance.choosing.chooser import scoring
 from gtm.core.balance.choosing.filters import Kind
 from gtm.core.balance.choosing.values import (
-    ANYTHING,
     Candidate,
     ChoosingSettings,
     Eligible,
@@ -23,10 +22,10 @@ from gtm.core.balance.choosing.values import (
     Score,
     WantedBackend,
 )
-from tests.core.balance.choosing.worlds import loaded_pool
+from tests.core.balance.choosing.worlds import choose, loaded_pool
 from tests.core.strategies import quick
 
-ANY = Kind(None, None, None)
+ANY = Kind(None, None)
 STEPS = 300
 GRID = [
     (int((high + 0.5) / STEPS * 2**26) + (low + 0.5) / STEPS) / 2**26
@@ -108,7 +107,7 @@ def test_nobody_waits_while_a_slot_is_known_to_be_free(
     requests = [data.draw(st.integers(0, 3)) for _ in weights]
     slots = [data.draw(st.none() | st.integers(1, 3)) for _ in weights]
     pool = loaded_pool(weights, requests, ChoosingSettings(pick=pick, scans=16 * scans), slots)
-    found = choose(pool, ANYTHING, draw)
+    found = choose(pool, WantedBackend(), draw)
     assert isinstance(found, Candidate)
     room = [number for number, slot in enumerate(slots) if slot is None or requests[number] < slot]
     slot = slots[found.number]
@@ -155,7 +154,7 @@ def test_the_one_free_slot_is_found_whatever_scores_say(settings: ChoosingSettin
     """Nineteen servers with 3 of 3 slots taken, and one, the worst by any score, with 9 of 10."""
     pool = loaded_pool((1.0,) * 20, [3] * 7 + [9] + [3] * 12, settings, [3] * 7 + [10] + [3] * 12)
     for number in range(50):
-        found = choose(pool, ANYTHING, number / 50)
+        found = choose(pool, WantedBackend(), number / 50)
         assert isinstance(found, Candidate)
         assert found.number == 7
 
@@ -173,14 +172,14 @@ def test_few_servers_are_all_looked_at() -> None:
     """Up to `scans`: the best of 16 whatever the draw; of 17 the best of two."""
     for count, always in ((16, True), (17, False)):
         pool = loaded_pool((1.0,) * count, [1] * (count - 1) + [0], ChoosingSettings())
-        found = {choose(pool, ANYTHING, number / 50).number for number in range(50)}  # type: ignore[union-attr]
+        found = {choose(pool, WantedBackend(), number / 50).number for number in range(50)}  # type: ignore[union-attr]
         assert (found == {count - 1}) is always
 
 
 def test_slow_start_takes_part_of_the_weight() -> None:
     """A server at a quarter of its warmth gets a quarter of its draws, and counts as full four times as soon."""
     pool = loaded_pool((1.0, 1.0), settings=ChoosingSettings(pick=Pick.RANDOM), warmth={0: 0.25})
-    won = Counter(choose(pool, ANYTHING, (n + 0.5) / 1000).number for n in range(1000))  # type: ignore[union-attr]
+    won = Counter(choose(pool, WantedBackend(), (n + 0.5) / 1000).number for n in range(1000))  # type: ignore[union-attr]
     assert won[0] == 200
     assert least_requests.score(pool.candidates[0], 1.0) == 4.0
 

@@ -68,7 +68,6 @@ deeds = st.lists(
         st.tuples(st.just("sent"), st.sampled_from(NAMES), prompts),
         st.tuples(st.just("sent"), st.sampled_from(NAMES), prompts),
         st.tuples(st.just("holds"), st.sampled_from(NAMES), st.none() | st.integers(0, 8)),
-        st.tuples(st.just("evicted"), st.sampled_from(NAMES), st.sampled_from((0.0, 0.1, 0.5, 1.0))),
         st.tuples(st.just("keep"), st.frozensets(st.sampled_from(NAMES), min_size=1), st.none()),
     ),
     max_size=20,
@@ -95,12 +94,6 @@ def test_the_map_is_what_was_sent(
             page.of(whom)
             page.fits[whom] = how
             page.trim()
-        elif what == "evicted":
-            assert isinstance(whom, str)
-            assert isinstance(how, float)
-            found.evicted(whom, how)
-            had = page.had.get(whom, [])
-            del had[: ceil(how * len(had))]
         else:
             assert isinstance(whom, frozenset)
             found.keep(whom)

@@ -7,8 +7,13 @@ from collections.abc import Mapping, Sequence
 from hypothesis import strategies as st
 
 from gtm.core.balance.backends import Backend, Condition
-from gtm.core.balance.choosing.chooser import BackendPool, pool_of
-from gtm.core.balance.choosing.values import ChoosingSettings
+from gtm.core.balance.choosing.chooser import BackendChoice, BackendPool, choice, pool_of
+from gtm.core.balance.choosing.values import (
+    Candidate,
+    ChoosingSettings,
+    WantedBackend,
+    Why,
+)
 from gtm.core.balance.flights import Flights
 
 MODELS = ("llama", "qwen")
@@ -82,3 +87,9 @@ def loaded_pool(
         for number, backend in enumerate(backends)
     }
     return pool_of(backends, healthy, flights, settings)
+
+
+def choose(pool: BackendPool, wanted: WantedBackend, draw: float) -> Candidate | Why:
+    """The server of a `choice`."""
+    found = choice(pool, wanted, draw)
+    return found.candidate if isinstance(found, BackendChoice) else found

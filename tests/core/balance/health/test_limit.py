@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gtm.core.balance.backends import Backend
-from gtm.core.balance.choosing.chooser import begin, choose, pool_of
+from gtm.core.balance.choosing.chooser import begin, pool_of
 from gtm.core.balance.choosing.values import Candidate, WantedBackend
 from gtm.core.balance.flights import Flights
 from gtm.core.balance.health.health import BackendHealth
@@ -17,6 +17,7 @@ from gtm.core.balance.health.limit import FORGET, LATELY, LearnedLimit
 from gtm.core.balance.health.settings import HealthSettings
 from gtm.core.balance.health.values import BackendLoad, BackendState, Check, Failure
 from gtm.core.health.verdicts import ProbeResult
+from tests.core.balance.choosing.worlds import choose
 from tests.core.strategies import quick
 
 events = st.lists(

@@ -214,7 +214,7 @@ class World:
         draw, name = self.draw, self.draw.choice(self.names)
         which = draw.randrange(4)
         if which == 0:
-            self.health.drain(name, self.now, draw.choice((0.0, 5.0)))
+            self.health.drain(name, self.now)
             self.page.servers[name].drained_by = self.now
         elif which == 1:
             self.health.undrain(name)
