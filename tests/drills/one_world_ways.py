@@ -109,14 +109,14 @@ class Asker:
         answer = await self._exchange(self._ports[name], _request(path, question, way, number, post=post))
         return NONE if answer is None else read(way, answer)
 
-    async def odds(self, question: Question) -> frozenset[str] | None:
-        """The regions that a request may go to as things are, and would some time; None: there is no answer."""
+    async def odds(self, question: Question) -> dict[str, float] | None:
+        """The regions that a request may go to as things are, with their shares; None: there is no answer."""
         path = f"/v1/route?service={question.service}{_query(question)}&explain=1"
         answer = await self._exchange(self._ports["look-up"], _request(path, question, "look-up", 0))
         if answer is None or answer.status != 200:
             return None
         every = json.loads(answer.body)["candidates"]
-        return frozenset(one["region"] for one in every if one["share"] > 0)
+        return {one["region"]: one["share"] for one in every if one["share"] > 0}
 
     async def _exchange(self, port: int, request: bytes) -> Message | None:
         """An answer, over the connection that there is, or once more over a new one: servers close those that rest."""
