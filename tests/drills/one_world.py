@@ -1,4 +1,4 @@
-"""One world, all ways: `python -m tests.drills.one_world --cases 100000 [--seed N]`.
+"""One world, all ways: `python -m tests.drills.one_world --cases 100000 [--seed N] [--seconds S]`.
 
 Random clients, tenants and data classes ask for services of random policies in six ways: by a look-up, a redirect, an edge that carries, NGINX and Envoy with
 the very files of docs/proxies.md in front of an edge, and DNS with the whole address as the client subnet, by host names that state tenant and data
@@ -32,6 +32,7 @@ from ipaddress import IPv4Address
 from math import inf, sqrt
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 import dns.message
 import dns.query
@@ -69,7 +70,7 @@ AGE = 10
 CLIENTS = 60
 CONNECTIONS = 8
 """Cases that are asked at once."""
-BATCH = 1000
+BATCH = 400
 """Cases with one policy, or from one to the next."""
 EVENTS = ("in between",) * 3 + ("under way",) * 4 + ("control stopped", "edge killed", "edge killed")
 """What happens in as many batches, in any order."""
@@ -91,45 +92,53 @@ class Span:
         return self.since <= until and since <= self.until
 
 
+class Places(NamedTuple):
+    """Where the edges stand: the one that carries, behind which the proxies are, and the one that redirects."""
+
+    carries: EdgePlace
+    redirects: EdgePlace
+
+
 class Law(Span):
     """What the model lets a request do for a while: by a policy that is in force, and heard of or not."""
 
     def __init__(
-        self, policy: Policy, place: EdgePlace, locations: dict[str, Location], *, stale: bool
+        self, policy: Policy, places: Places, locations: dict[str, Location], *, stale: bool
     ) -> None:
         super().__init__(time.monotonic())
         state = State(health=worlds.health(policy.regions))
         window = Window(time.time(), time.time(), inf if stale else 0.0)
         self.policy, self.stale = policy, stale
         self.services = {one.name for one in policy.services}
-        self._edge = EdgeReference(Reference(policy, tuple(shipped_jurisdictions()), state, window), place)
+        self.world = Reference(policy, tuple(shipped_jurisdictions()), state, window)
+        self._carries, self._redirects = (EdgeReference(self.world, place) for place in places)
         self._locations = locations
-        self._known: dict[Question, tuple[EdgeAnswer, set[str]]] = {}
+        self._known: dict[tuple[Question, bool], tuple[EdgeAnswer, set[str]]] = {}
         self.odds: dict[Question, dict[str, float]] = {}
 
-    def answer(self, question: Question) -> tuple[EdgeAnswer, set[str]]:
-        """How a request ends at an edge, and the regions inside its fence; of what the policy does not know, `unknown`."""
-        found = self._known.get(question)
-        if found is None:
-            found = self._known[question] = self._answer(question)
-        return found
+    def answer(self, question: Question, way: str) -> tuple[EdgeAnswer, set[str]]:
+        """How a request ends at the edge that a way leads through, and the regions inside its fence; of what the policy does not know, `unknown`."""
+        key = question, way == "redirect"
+        if key not in self._known:
+            self._known[key] = self._answer(question, self._redirects if key[1] else self._carries)
+        return self._known[key]
 
-    def _answer(self, question: Question) -> tuple[EdgeAnswer, set[str]]:
+    def _answer(self, question: Question, edge: EdgeReference) -> tuple[EdgeAnswer, set[str]]:
         if question.tenant == UNKNOWN or question.service not in self.services:
             return EdgeAnswer("unknown"), set()
         located = self._locations[question.client]
         request = Request(question.service, located, question.tenant, question.data_class)
-        return self._edge.answer(request, (located,)), self._edge.world.fence(request, (located,))
+        return edge.answer(request, (located,)), self.world.fence(request, (located,))
 
     def lets(self, question: Question, way: str, region: str | None) -> bool:
         """Whether a request may be told to go, or arrive, at a region by some way."""
-        answer, fence = self.answer(question)
+        answer, fence = self.answer(question, way)
         read = way != "carry" or answer.how == "carried"
         return region in fence and answer.how != "421" and read
 
     def fits(self, question: Question, way: str, told: Told) -> bool:
         """Whether a request ends as it should."""
-        answer, _ = self.answer(question)
+        answer, _ = self.answer(question, way)
         if answer.how == "unknown":
             return told.how in ("404", "422")
         if answer.regions:
@@ -229,17 +238,18 @@ class World:
 
     def __init__(self, seed: int, folder: Path) -> None:
         self.rng = Random(seed)
+        """Of what happens, in an order that does not hang on how quickly things are asked."""
+        self._asking = Random(f"{seed} asking")
         self.folder = folder
         self.result = Result()
         atlas = random_atlas(self.rng)
         clients = [one.subnet.network_address for one in random_clients(self.rng, atlas, CLIENTS)]
         self.locations = {str(one): atlas.at(IPv4Address(one)) for one in clients}
-        self.place = EdgePlace(self.rng.choice(COUNTRIES))
+        self.places = Places(*(EdgePlace(self.rng.choice(COUNTRIES)) for _ in range(2)))
         files = zip(("db", "anonymous-db", "overrides"), write_atlas(atlas, folder), strict=True)
         self.options = [
             *(word for name, path in files if path is not None for word in (f"--geoip-{name}", str(path))),
-            *("--country", str(self.place.country), "--trusted-proxies", "127.0.0.0/8"),
-            *("--probe-allow", "127.0.0.0/8"),
+            *("--trusted-proxies", "127.0.0.0/8", "--probe-allow", "127.0.0.0/8"),
         ]
         self.laws: list[Law] = []
         self.away: list[Span] = []
@@ -258,7 +268,7 @@ class World:
     def running(self) -> Iterator[None]:
         """All of it."""
         with ExitStack() as stack:
-            arguments = (*self.options, "--no-carry", "--open-lookups")
+            arguments = (*self.options, "--no-carry", "--open-lookups", *_standing(self.places.redirects))
             self.system: System = stack.enter_context(system(self.folder / "data", *arguments))
             self.ports["redirect"] = int(self.system.edge.rpartition(":")[2])
             self.token = edge_token(self.system)
@@ -273,7 +283,7 @@ class World:
 
     def _start(self) -> None:
         ports = ("--edge-port", str(self.ports["carry"]), "--dns-bind", f"127.0.0.1:{self.ports['DNS']}")
-        arguments = (*self.options, *ports)
+        arguments = (*self.options, *ports, *_standing(self.places.carries))
         self.edge: Process = start_edge(self.folder / "edge", self.system.control, self.token, *arguments)
 
     @contextmanager
@@ -304,8 +314,7 @@ class World:
             self.number += 1
             policy = _policy(self.rng, self.number, self.ports)
             before = self.laws[-1] if self.laws else None
-            law = Law(policy, self.place, self.locations, stale=False)
-            self.laws.append(law)
+            law = self._judge(policy)
             body = {"policy": concise_policy(policy)}
             applied = self.system.api("POST", "/v1/policy:apply?force=true&force_reason=drill", json=body)
             if applied.status_code == 200:
@@ -315,6 +324,12 @@ class World:
             self.result.events["policies that control refused"] += 1
             self.laws.remove(law)
             assert before is not None or self.number < 20, applied.text
+
+    def _judge(self, policy: Policy, *, stale: bool = False) -> Law:
+        """Another law may be gone by from now on."""
+        law = Law(policy, self.places, self.locations, stale=stale)
+        self.laws.append(law)
+        return law
 
     def _settle(self) -> None:
         """Wait until both edges go by the last law, and it alone."""
@@ -353,9 +368,7 @@ class World:
         """Control falls silent until rules with an age refuse, and is heard again."""
         (control,) = self.system.processes("gtm.runtime.serve.control")
         for stale in (True, False):
-            law = Law(self.laws[-1].policy, self.place, self.locations, stale=stale)
-            law.odds = {}
-            self.laws.append(law)
+            self._judge(self.laws[-1].policy, stale=stale)
             os.kill(control, signal.SIGSTOP if stale else signal.SIGCONT)
             try:
                 self._settle()
@@ -365,7 +378,7 @@ class World:
                 raise
 
     def kill_edge(self) -> None:
-        """The edge behind the proxies dies with all its workers, and is started again after a while."""
+        """The edge behind the proxies dies with all its workers, and is started again after a while, somewhere else."""
         away = Span(time.monotonic())
         self.away.append(away)
         kill_remains(self.folder / "edge")
@@ -374,6 +387,8 @@ class World:
         self.dark.append(dark)
         time.sleep(DARK)
         dark.until = time.monotonic()
+        self.places = self.places._replace(carries=EdgePlace(self.rng.choice(COUNTRIES)))
+        self._judge(self.laws[-1].policy)
         self._start()
         self._settle()
         away.until = time.monotonic()
@@ -381,7 +396,7 @@ class World:
     # What is asked.
 
     def _question(self) -> Question:
-        rng = self.rng
+        rng = self._asking
         tenant = rng.choice((None, *TENANTS)) if rng.random() > 0.02 else UNKNOWN
         service, client = rng.choice(SERVICES), rng.choice(list(self.locations))
         if service not in self.laws[-1].services and rng.random() < 0.9:
@@ -408,8 +423,8 @@ class World:
         self.asked[number] = question, since
         await self._find_odds(asker, question)
         ways = [way for way in WAYS if way != "DNS" or question.tenant != UNKNOWN]
-        self.rng.shuffle(ways)
-        told, post = {}, self.rng.random() < 0.2
+        self._asking.shuffle(ways)
+        told, post = {}, self._asking.random() < 0.2
         for way in ways:
             began = time.monotonic()
             told[way] = await asker.ask(way, question, number, post=post and way in READERS)
@@ -425,7 +440,7 @@ class World:
         """What has a share, asked once of each law: as long as it is the only one."""
         since = time.monotonic()
         laws = self._between(since, since)
-        if len(laws) == 1 and question not in laws[0].odds and laws[0].answer(question)[0].regions:
+        if len(laws) == 1 and question not in laws[0].odds and laws[0].answer(question, "look-up")[0].regions:
             odds = await asker.odds(question)
             if odds is not None and self._between(since, time.monotonic()) == laws:
                 laws[0].odds[question] = odds
@@ -444,8 +459,8 @@ class World:
             return missing or any(law.fits(question, way, one) for law in laws)
 
         wrong = {way: one for way, one in told.items() if not fits(way, one)}
-        codes = {one.code for way, one in told.items() if one.code}
-        if wrong or (len(laws) == 1 and not away and len(codes) > 1):
+        codes = {(one.how, one.code) for one in told.values() if one.code}
+        if wrong or (len(laws) == 1 and not away and len(codes) > len({how for how, _ in codes})):
             result.differences += 1
             self._note("difference", f"{wrong or codes}; all: {told}", question, laws)
         elif away:
@@ -467,16 +482,16 @@ class World:
         """Keep the first story of a kind, readable."""
         if kind in self.result.first:
             return
-        text = f"first {kind}: {what}\n  {question} in {self.locations[question.client]}, edges in {self.place.country}"
+        text = f"first {kind}: {what}\n  {question} in {self.locations[question.client]}, {self.places}"
         for law in laws:
             rules = "\n".join(f"    {rule}" for rule in law.policy.residency_rules)
             countries = ", ".join(
                 f"{one.name} {one.country}/{one.operator_country}" for one in law.policy.regions
             )
-            text += f"\n  model: {law.answer(question)}, stale: {law.stale}, odds {law.odds.get(question)}\n{rules}\n  {countries}"
+            text += f"\n  model: {law.answer(question, WAYS[0])}, stale: {law.stale}, odds {law.odds.get(question)}\n{rules}\n  {countries}"
         self.result.first[kind] = text
 
-    async def play(self, cases: int, batch: int) -> None:
+    async def play(self, cases: int, batch: int, seconds: float = inf) -> None:
         """Ask at least as many things, in batches, while things happen."""
         loop = asyncio.get_running_loop()
         for region in REGIONS:
@@ -493,6 +508,8 @@ class World:
         began, todo = time.monotonic(), list[str]()
         try:
             for _ in range(-(-cases // batch)):
+                if time.monotonic() - began > seconds:
+                    break
                 todo = todo or self.rng.sample(EVENTS, len(EVENTS))
                 event = todo.pop()
                 self.result.events[event] += 1
@@ -526,8 +543,8 @@ class World:
 
 
 def _named(way: str, told: Told) -> str:
-    """The way by which an answer leads somewhere: one that was to be carried, and is not, is redirected."""
-    return "redirect" if told.how == "redirected" else way
+    """The way by which an answer leads somewhere: what was to be carried, and is redirected, only tells of it."""
+    return "look-up" if told.how == "redirected" else way
 
 
 def _each(block: re.Match[str]) -> str:
@@ -539,6 +556,11 @@ def _each(block: re.Match[str]) -> str:
         for number, region in enumerate(REGIONS)
         if number
     )
+
+
+def _standing(place: EdgePlace) -> tuple[str, ...]:
+    """An edge's options of where it stands."""
+    return "--country", str(place.country)
 
 
 def _policy(rng: Random, number: int, ports: dict[str, int]) -> Policy:
@@ -559,7 +581,11 @@ def _policy(rng: Random, number: int, ports: dict[str, int]) -> Policy:
     rules = tuple(
         replace(
             one,
-            match=replace(one.match, services=one.match.services or names),  # but the canary's
+            match=replace(
+                one.match,
+                services=one.match.services or names,  # but the canary's
+                data_classes=one.match.data_classes or rng.choice(((), *((name,) for name in DATA_CLASSES))),
+            ),
             edges=rng.choice(_SCOPES),
             max_policy_age=one.max_policy_age and AGE,
         )
@@ -593,13 +619,13 @@ def _named_in_dns(service: Service) -> Service:
     return replace(service, hostnames=hosts, zone="one.test", refusal=_REFUSAL)
 
 
-def run(cases: int, seed: int, batch: int = BATCH) -> Result:
-    """Ask at least as many things of a world, in batches of so many."""
+def run(cases: int, seed: int, batch: int = BATCH, seconds: float = inf) -> Result:
+    """Ask at least as many things of a world, in batches of so many; fewer, if that takes longer."""
     with tempfile.TemporaryDirectory(prefix="gtm-one-world-") as name:
         folder = Path(name)
         folder.chmod(0o755)  # an embedded Postgres that root starts runs as another user
         world = World(seed, folder)
-        asyncio.run(world.play(cases, batch))
+        asyncio.run(world.play(cases, batch, seconds))
         return world.result
 
 
@@ -608,8 +634,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--cases", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--seconds", type=float, default=inf, help="end after the batch in which they are over"
+    )
     arguments = parser.parse_args()
-    result = run(arguments.cases, arguments.seed)
+    result = run(arguments.cases, arguments.seed, seconds=arguments.seconds)
     print(result)
     return 0 if result.held else 1
 

@@ -72,8 +72,8 @@ class Upstream(asyncio.Protocol):
         self._got += data
         while b"\r\n\r\n" in self._got:
             head, _, rest = self._got.partition(b"\r\n\r\n")
-            lines = [line.partition(b":") for line in head.lower().split(b"\r\n")[1:]]
-            fields = {name: value.strip().decode() for name, _, value in lines}
+            lines = [line.partition(b":") for line in head.split(b"\r\n")[1:]]
+            fields = {name.lower(): value.strip().decode() for name, _, value in lines}
             length = int(fields.get(b"content-length", 0))
             if len(rest) < length:
                 return
