@@ -57,6 +57,7 @@ from tests.http.proxies import command, on_page, with_ports
 from tests.ports import free_port
 from tests.system.harness import Process, System, eventually, kill_remains, system
 from tests.system.test_edge import edge_token, start_edge
+from tests.warden import Warden
 
 REGIONS = tuple(f"r{number}" for number in range(7))
 SERVICES = ("s0", "s1")
@@ -297,10 +298,7 @@ class World:
 
         def filled(heading: str, language: str) -> str:
             text = on_page(heading, language).replace("chat", service).replace("eu-central", REGIONS[0])
-            return with_ports(
-                re.sub(r"( {4,}- (?:\{match|name: us-east).*\n(?:.*us-east.*\n|.*STATIC\n)*)", _each, text),
-                ports,
-            )
+            return with_ports(_OF_A_REGION.sub(_of_each, text), ports)
 
         with _running(command(name, folder, filled), port):
             self.ports[f"{title} {service}"] = port
@@ -503,10 +501,9 @@ class World:
             "control stopped": self.stop_control,
             "edge killed": self.kill_edge,
         }
-        running = self.running()
-        await asyncio.to_thread(running.__enter__)
-        began, todo = time.monotonic(), list[str]()
-        try:
+        with ExitStack() as stack:
+            await asyncio.to_thread(stack.enter_context, self.running())
+            began, todo = time.monotonic(), list[str]()
             for _ in range(-(-cases // batch)):
                 if time.monotonic() - began > seconds:
                     break
@@ -517,9 +514,7 @@ class World:
                     await asyncio.to_thread(self.change)
                 under_way = event != "in between"
                 await self._batch(batch, happens[event] if under_way else None)
-        finally:
             self.result.seconds = time.monotonic() - began
-            await asyncio.to_thread(running.__exit__, None, None, None)
 
     async def _batch(self, cases: int, event: Callable[[], None] | None) -> None:
         """Cases, and something that happens once a part of them is asked: they go on until it is over."""
@@ -547,10 +542,14 @@ def _named(way: str, told: Told) -> str:
     return "look-up" if told.how == "redirected" else way
 
 
-def _each(block: re.Match[str]) -> str:
-    """What the page says of its second region, of all but the first."""
-    if "us-east" not in block[0]:
-        return block[0]
+_OF_A_REGION = re.compile(
+    r"^.*- (?:\{match.*us-east|name: us-east).*\n(?:.*(?:us-east|STATIC).*\n)*", re.MULTILINE
+)
+"""What the page's file for Envoy says of its second region: a route, and a cluster."""
+
+
+def _of_each(block: re.Match[str]) -> str:
+    """The same of all regions but the first."""
     return "".join(
         block[0].replace("us-east", region).replace("9002", str(9001 + number))
         for number, region in enumerate(REGIONS)
@@ -619,14 +618,19 @@ def _named_in_dns(service: Service) -> Service:
     return replace(service, hostnames=hosts, zone="one.test", refusal=_REFUSAL)
 
 
-def run(cases: int, seed: int, batch: int = BATCH, seconds: float = inf) -> Result:
-    """Ask at least as many things of a world, in batches of so many; fewer, if that takes longer."""
-    with tempfile.TemporaryDirectory(prefix="gtm-one-world-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)  # an embedded Postgres that root starts runs as another user
-        world = World(seed, folder)
-        asyncio.run(world.play(cases, batch, seconds))
-        return world.result
+def run(folder: Path, cases: int, seed: int, batch: int = BATCH, seconds: float = inf) -> Result:
+    """Ask at least as many things of a world, in batches of so many; fewer, if that takes longer.
+
+    Args:
+        folder: for all files, empty.
+        cases: how many.
+        seed: makes the world.
+        batch: how many from one event to the next.
+        seconds: the batch in which they are over is the last.
+    """
+    world = World(seed, folder)
+    asyncio.run(world.play(cases, batch, seconds))
+    return world.result
 
 
 def main() -> int:
@@ -638,7 +642,11 @@ def main() -> int:
         "--seconds", type=float, default=inf, help="end after the batch in which they are over"
     )
     arguments = parser.parse_args()
-    result = run(arguments.cases, arguments.seed, seconds=arguments.seconds)
+    with tempfile.TemporaryDirectory(prefix="gtm-one-world-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)  # an embedded Postgres that root starts runs as another user
+        Warden(folder)
+        result = run(folder, arguments.cases, arguments.seed, seconds=arguments.seconds)
     print(result)
     return 0 if result.held else 1
 

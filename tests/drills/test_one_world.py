@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.drills.one_world import EVENTS, WAYS, run
@@ -11,12 +13,12 @@ pytestmark = [pytest.mark.system, pytest.mark.drill]
 
 
 @pytest.mark.timeout(900)
-def test_one_world_all_ways() -> None:
+def test_one_world_all_ways(tmp_path: Path) -> None:
     """Nothing arrives outside of the fence, no way differs, and nothing gets through without an edge."""
     for program in ("nginx", "envoy"):
         tool(program)
     batch = 100
-    result = run(batch * len(EVENTS), 46, batch)
+    result = run(tmp_path, batch * len(EVENTS), 46, batch)
     assert result.held, result
     assert result.agreed > 0, result
     assert result.dark > 0, result

@@ -10,7 +10,7 @@ from typing import Any
 
 import dns.rcode
 
-from gtm.core.model.policy import EdgeScope, Policy
+from gtm.core.model.policy import DataClass, EdgeScope, Policy
 from gtm.core.model.services import HostName, HttpAnswer, RefusalAddress
 from gtm.core.policy.edges import EdgePlace
 from gtm.dns.answer.answerer import Answerer
@@ -26,7 +26,7 @@ from tests.effort import examples
 from tests.http.world import ALL_UP, Edge, locate
 
 CLIENTS = ("81.2.69.7", "198.51.100.7", "2001:db8::7", "192.0.2.7")
-FIELDS = {b"x-gtm-tenant": ("", "clinic", "shop", "nobody"), b"x-gtm-data-class": ("", "health")}
+FIELDS = {b"x-gtm-tenant": ("", "clinic", "shop", "nobody"), b"x-gtm-data-class": ("", "health", "payment")}
 SERVICES = ("chat", "web", "split", "sticky", "records", "nowhere", "unknown")
 
 
@@ -39,7 +39,7 @@ def _host(service: str, tenant: str | None, data_class: str | None) -> str:
 
 
 def _every_way(policy: Policy) -> Policy:
-    """All services are carried, and have host names for DNS, which can state nothing itself; each endpoint has an address of its own, and a rule binds edges."""
+    """All services are carried, and have host names for DNS, which can state nothing itself; each endpoint has an address of its own, a rule binds edges, and one is about data."""
     number = 0
     for region in policy.regions:
         endpoints = []
@@ -51,11 +51,17 @@ def _every_way(policy: Policy) -> Policy:
         hosts = tuple(
             HostName(_host(service.name, tenant, data_class), tenant, data_class)
             for tenant in (None, "clinic", "shop")
-            for data_class in (None, "health")
+            for data_class in (None, "health", "payment")
         )
         changes = {"hostnames": hosts, "zone": "demo.test", "refusal": RefusalAddress((REFUSAL,))}
         policy = worlds.changed(policy, "services", service.name, answer=HttpAnswer.CARRY, **changes)
-    return worlds.changed(policy, "residency_rules", "clinic", edges=EdgeScope.IN_FENCE)
+    policy = worlds.changed(policy, "residency_rules", "clinic", edges=EdgeScope.IN_FENCE)
+    health = worlds.rule("health", "DE", services="split sticky", data_classes="health")
+    return replace(
+        policy,
+        residency_rules=(*policy.residency_rules, health),
+        data_classes=(*policy.data_classes, DataClass("payment")),
+    )
 
 
 def _edge(place: EdgePlace | None) -> Edge:
