@@ -11,6 +11,24 @@ region. A case *differs* if some way does not end as the model has it, or as the
 and the edge behind the proxies is killed, during which nothing may arrive. What is asked while something changes may end by the law of before or of after, but by no other.
 
 Prints what it did and the first of each, and ends with 1 if there was one.
+
+Mutants that it was tried on (ten batches of 250, seed 46; where marked, of 100 by an earlier version):
+
+| mutant | escapes | differ |
+|---|---|---|
+| the file for NGINX fails open (100) | 1,000 | 538 |
+| the file for Envoy fails open (100) | 1,005 | 411 |
+| what proxies are answered is remembered without tenant and data class (100) | 116 | 31 |
+| a proxy's question loses its data class | 0 | 65 |
+| a proxy's question without a data class is of one | 116 | 29 |
+| an edge carries wherever it stands | 66 | 33 |
+| by DNS an unstated tenant is one (100) | 2 | 2 |
+| by DNS the data class that a host name states is lost | 0 | 80 |
+| by DNS the client is whoever asks | 206 | 678 |
+| `max_policy_age` does not bind | the drill waits for a refusal that never comes | |
+| a proxy's question draws nothing: always the first region | 0 | 0: draws 3.5 standard deviations off, of 228; more are needed |
+
+Not in it: plans, quotas and free slots (no region has a capacity), IPv6, regions that are down.
 """
 
 from __future__ import annotations
@@ -75,6 +93,8 @@ BATCH = 400
 """Cases with one policy, or from one to the next."""
 EVENTS = ("in between",) * 3 + ("under way",) * 4 + ("control stopped", "edge killed", "edge killed")
 """What happens in as many batches, in any order."""
+_UNSIGNED = ("not_ready", "no_handoff")
+"""Refusals of what an edge would sign, in the last second before the law changes: look-ups and redirects, which sign nothing, go on."""
 _NO_ACCIDENT = 5.0
 """Standard deviations: one in two million."""
 DARK = 2.0
@@ -307,27 +327,18 @@ class World:
     # What happens.
 
     def _apply(self) -> None:
-        """Another policy, that control takes."""
-        while True:
-            self.number += 1
-            policy = _policy(self.rng, self.number, self.ports)
-            before = self.laws[-1] if self.laws else None
-            law = self._judge(policy)
-            body = {"policy": concise_policy(policy)}
-            applied = self.system.api("POST", "/v1/policy:apply?force=true&force_reason=drill", json=body)
-            if applied.status_code == 200:
-                self.revision = applied.json()["revision"]
-                return
-            assert applied.status_code in (400, 409, 422), applied.text
-            self.result.events["policies that control refused"] += 1
-            self.laws.remove(law)
-            assert before is not None or self.number < 20, applied.text
+        """Put another policy in force."""
+        self.number += 1
+        policy = _policy(self.rng, self.number, self.ports)
+        self._judge(policy)
+        body = {"policy": concise_policy(policy)}
+        applied = self.system.api("POST", "/v1/policy:apply?force=true&force_reason=drill", json=body)
+        assert applied.status_code == 200, applied.text
+        self.revision = applied.json()["revision"]
 
-    def _judge(self, policy: Policy, *, stale: bool = False) -> Law:
+    def _judge(self, policy: Policy, *, stale: bool = False) -> None:
         """Another law may be gone by from now on."""
-        law = Law(policy, self.places, self.locations, stale=stale)
-        self.laws.append(law)
-        return law
+        self.laws.append(Law(policy, self.places, self.locations, stale=stale))
 
     def _settle(self) -> None:
         """Wait until both edges go by the last law, and it alone."""
@@ -454,7 +465,8 @@ class World:
 
         def fits(way: str, one: Told) -> bool:
             missing = away and one.region is None and way != "redirect"
-            return missing or any(law.fits(question, way, one) for law in laws)
+            unsigned = len(laws) > 1 and one.code in _UNSIGNED
+            return missing or unsigned or any(law.fits(question, way, one) for law in laws)
 
         wrong = {way: one for way, one in told.items() if not fits(way, one)}
         codes = {(one.how, one.code) for one in told.values() if one.code}

@@ -19,7 +19,7 @@ def test_one_world_all_ways(tmp_path: Path) -> None:
         tool(program)
     batch = 100
     result = run(tmp_path, batch * len(EVENTS), 46, batch)
-    assert result.held, result
+    assert result.held, str(result)
     assert result.agreed > 0, result
     assert result.dark > 0, result
     assert set(result.events) >= set(EVENTS), result
