@@ -80,8 +80,6 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-import yaml
-
 from gtm.core.decision.choice import pick
 from gtm.core.latency.doubt import Doubt, claim_of
 from gtm.core.model.policy import EdgeScope, Policy
@@ -97,8 +95,15 @@ from gtm.http.requests.incoming import Incoming
 from tests.core.reference import Atlas, Clock, EdgeReference, Parts, Reference
 from tests.core.strategies import COUNTRIES, DATA_CLASSES, TENANTS
 from tests.drills.fence_edge import Edge, told
-from tests.drills.fence_worlds import DAY, SHIPPED, Client, random_atlas, random_clients, random_policy
-from tests.geoip.databases import write_mmdb
+from tests.drills.fence_worlds import (
+    DAY,
+    SHIPPED,
+    Client,
+    random_atlas,
+    random_clients,
+    random_policy,
+    write_atlas,
+)
 
 CLIENTS = 24
 """In each world."""
@@ -250,22 +255,9 @@ def _health(rng: Random, policy: Policy) -> dict[str, dict[str, EndpointHealth]]
 
 
 def _locator(atlas: Atlas, directory: Path) -> Locator:
-    """The real thing on real files; the databases are never empty, for such are refused."""
-    records = {
-        str(network): {
-            "country": {"iso_code": country},
-            "location": {} if accuracy is None else {"accuracy_radius": accuracy},
-        }
-        for network, (country, accuracy) in atlas.places.items()
-    }
-    nowhere = {"192.0.2.0/24": {"country": {"iso_code": "AQ"}}}
-    database = write_mmdb(directory / "places.mmdb", {**nowhere, **records})
-    hidden = {str(network): {"is_anonymous": True} for network in atlas.hidden}
-    anonymous = write_mmdb(directory / "hidden.mmdb", {"192.0.2.0/24": {"is_anonymous": True}, **hidden})
-    overrides = directory / "overrides.yaml"
-    said = [{"network": str(network), "country": country} for network, country in atlas.overrides.items()]
-    overrides.write_text(yaml.safe_dump({"overrides": said}))
-    return Locator(database, overrides if said else None, anonymous=anonymous)
+    """The real thing on real files."""
+    database, anonymous, overrides = write_atlas(atlas, directory)
+    return Locator(database, overrides, anonymous=anonymous)
 
 
 def run(cases: int, seed: int) -> Result:

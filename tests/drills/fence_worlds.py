@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
 from random import Random
+
+import yaml
 
 from gtm.core.model.policy import (
     DataClass,
@@ -24,6 +27,7 @@ from gtm.core.model.regions import Endpoint, Region
 from gtm.core.model.services import Member, OnUnusable, Service, Steering
 from tests.core.reference import Atlas
 from tests.core.strategies import COUNTRIES, DATA_CLASSES, OPERATORS, PLACES, SHIPPED, TENANTS, places_of
+from tests.geoip.databases import write_mmdb
 
 SPACE = IPv4Network("10.0.0.0/21")
 """Where all clients are."""
@@ -141,6 +145,25 @@ def random_atlas(rng: Random) -> Atlas:
     return Atlas(places, tuple(net for net in hidden if not _inside(net, hidden)), overrides)
 
 
+def write_atlas(atlas: Atlas, directory: Path) -> tuple[Path, Path, Path | None]:
+    """An edge's files: places, anonymising networks, and what the operator says, if anything. The databases are never empty, for such are refused."""
+    records = {
+        str(network): {
+            "country": {"iso_code": country},
+            "location": {} if accuracy is None else {"accuracy_radius": accuracy},
+        }
+        for network, (country, accuracy) in atlas.places.items()
+    }
+    nowhere = {"192.0.2.0/24": {"country": {"iso_code": "AQ"}}}
+    database = write_mmdb(directory / "places.mmdb", {**nowhere, **records})
+    hidden = {str(network): {"is_anonymous": True} for network in atlas.hidden}
+    anonymous = write_mmdb(directory / "hidden.mmdb", {"192.0.2.0/24": {"is_anonymous": True}, **hidden})
+    overrides = directory / "overrides.yaml"
+    said = [{"network": str(network), "country": country} for network, country in atlas.overrides.items()]
+    overrides.write_text(yaml.safe_dump({"overrides": said}))
+    return database, anonymous, overrides if said else None
+
+
 def _inside(network: IPv4Network, others: tuple[IPv4Network, ...]) -> bool:
     return any(network != other and network.subnet_of(other) for other in others)
 
@@ -177,4 +200,4 @@ def random_clients(rng: Random, atlas: Atlas, count: int) -> list[Client]:
     return found
 
 
-__all__ = ["DAY", "SHIPPED", "Client", "random_atlas", "random_clients", "random_policy"]
+__all__ = ["DAY", "SHIPPED", "Client", "random_atlas", "random_clients", "random_policy", "write_atlas"]

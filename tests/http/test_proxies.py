@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,16 +16,13 @@ from gtm.core.model.regions import Endpoint
 from gtm.settings import LOOPBACK
 from tests import worlds
 from tests.adapters.test_balancers import _running
-from tests.docs.blocks import ROOT
-from tests.handoff.test_nginx import _MAIN
+from tests.http.proxies import command, on_page, with_ports
 from tests.http.world import Edge
 from tests.ports import free_port
-from tests.tools import tool
 
 pytestmark = pytest.mark.drill
 
 GERMAN, AMERICAN = "81.2.69.7", "198.51.100.7"
-PAGE = (ROOT / "docs/proxies.md").read_text()
 
 
 class Region(ThreadingHTTPServer):
@@ -74,32 +70,6 @@ class Running(NamedTuple):
         return httpx.post(url, content=b"x" * 100_000, headers=headers, trust_env=False, timeout=20)
 
 
-_BEHIND = {
-    "use_remote_address: true": "use_remote_address: false",
-    "uri /v1/authorize": "trusted_proxies 127.0.0.0/8\n\t\turi /v1/authorize",
-}
-"""Clients of these tests come from this machine and say their addresses, as behind another proxy: Envoy and Caddy believe that only if told so."""
-
-
-def _commands(name: str, directory: Path, filled: Callable[[str, str], str]) -> list[str]:
-    """What starts a proxy with its file."""
-    program = tool(name)
-    if name == "nginx":
-        (directory / "conf").write_text(_MAIN.format(directory, filled("NGINX", "nginx")))
-        return [program, "-c", str(directory / "conf")]
-    if name == "envoy":
-        (directory / "envoy.yaml").write_text(filled("Envoy", "yaml"))
-        options = ["--use-dynamic-base-id", "--concurrency", "1", "--log-level", "warning"]
-        return [program, "-c", str(directory / "envoy.yaml"), *options]
-    if name == "haproxy":
-        (directory / "gtm.lua").write_text(filled("HAProxy", "lua"))
-        text = filled("HAProxy", "haproxy").replace("lua-load gtm.lua", f"lua-load {directory}/gtm.lua")
-        (directory / "haproxy.cfg").write_text(text)
-        return [program, "-db", "-f", str(directory / "haproxy.cfg")]
-    (directory / "Caddyfile").write_text("{\n\tadmin off\n}\n" + filled("Caddy", "caddy"))
-    return [program, "run", "--config", str(directory / "Caddyfile"), "--adapter", "caddyfile"]
-
-
 @pytest.fixture(params=["nginx", "envoy", "haproxy", "caddy"])
 def proxy(request: pytest.FixtureRequest, tmp_path: Path, run_edge: Callable[..., Edge]) -> Iterator[Running]:
     """A proxy with the page's file, in front of two regions."""
@@ -113,15 +83,10 @@ def proxy(request: pytest.FixtureRequest, tmp_path: Path, run_edge: Callable[...
     ports |= dict.fromkeys((10000, 10001, 10002, 10003), port)
 
     def filled(heading: str, language: str) -> str:
-        found = re.search(rf"```{language}\n(.*?)```", PAGE.partition(f"## You run {heading}")[2], re.DOTALL)
-        assert found is not None
-        text = found[1]
-        for old, new in _BEHIND.items():
-            text = text.replace(old, new)
-        return re.sub(r"(127\.0\.0\.1:|port_value: )(\d+)", lambda one: f"{one[1]}{ports[int(one[2])]}", text)
+        return with_ports(on_page(heading, language), ports)
 
     try:
-        with _running(_commands(request.param, tmp_path, filled), port):
+        with _running(command(request.param, tmp_path, filled), port):
             yield Running(request.param, port, edge, change)
     finally:
         german.shutdown()
