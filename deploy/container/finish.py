@@ -28,7 +28,9 @@ STATUS = Path("/var/lib/dpkg/status")
 
 def main() -> None:
     """Finish the environment that runs this."""
-    subprocess.run([sys.executable, "-m", "pip", "uninstall", "--quiet", "--yes", *BUILDERS, "pip"], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "pip", "uninstall", "--quiet", "--yes", *BUILDERS, "pip"], check=True
+    )
     packages = Path(sysconfig.get_path("purelib"))
     # Unchecked: nothing changes in an image, and files whose times a builder sets anew would all be compiled at each start.
     compiled = compileall.compile_dir(

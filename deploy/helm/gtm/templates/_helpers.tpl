@@ -33,8 +33,10 @@ enableServiceLinks: false
 automountServiceAccountToken: false
 securityContext:
   runAsNonRoot: true
-  fsGroup: 0
+  {{- with $root.Values.fsGroup }}
+  fsGroup: {{ . }}
   fsGroupChangePolicy: OnRootMismatch
+  {{- end }}
   seccompProfile: {type: RuntimeDefault}
 {{- with $root.Values.imagePullSecrets }}
 imagePullSecrets: {{ toJson . }}
