@@ -1,5 +1,6 @@
 # Control, and beside its first start what a new world lacks: tokens for its edge, its balancers and its admin, and a policy.
 set -eu
+unset GTM_TOKEN_FILE # of commands that come later
 umask 077
 
 token() { # NAME, and what it is for; again after a start that was cut off

@@ -15,7 +15,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 BASE, IMAGE = "localhost/gtm-python", "localhost/gtm"
 MOMENT = "1767225600"
-_STORAGE = ["--storage-driver", os.environ.get("STORAGE_DRIVER", "overlay")]
+_PLACE = ROOT / "build" / "images"
+_STORAGE = ["--root", f"{_PLACE}/store", "--runroot", f"{_PLACE}/run"]
 _LIMITS = ["--ulimit", "nofile=16384:16384", "--ulimit", "nproc=4096:4096"]
 """podman would raise them, which not every machine allows."""
 _CLOSED = ["--rm", "--read-only", "--cap-drop=all", "--security-opt=no-new-privileges", "--network=none"]

@@ -26,6 +26,7 @@ def pods(case: Path) -> dict[str, Any]:
 
 
 @pytest.mark.drill
+@pytest.mark.timeout(1200)  # the first one builds Helm, if `make chart` has not
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)
 def test_gtm_takes_what_pods_tell_it(case: Path) -> None:
     """Arguments and variables are those of the command; no secret is a variable; what is mounted is there."""
@@ -41,6 +42,7 @@ def test_gtm_takes_what_pods_tell_it(case: Path) -> None:
 
 
 @pytest.mark.drill
+@pytest.mark.timeout(1200)  # the first one builds Helm, if `make chart` has not
 @pytest.mark.parametrize(
     ("values", "why"),
     [
