@@ -29,6 +29,8 @@ from gtm.storage.embedded import account as accounts
 from gtm.storage.embedded.account import Account
 
 OWNER = Path(__file__).with_name("embedded_owner.py")
+NO_ACCOUNT = 1_000_680_000
+"""As OpenShift draws them."""
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 
 
@@ -442,6 +444,14 @@ def test_ordinary_user_on_roots_directory(shared_tmp: Path, user: int) -> None:
         pass
     owner = Owner(shared_tmp / "gtm", user)
     assert "EmbeddedPostgresError: can't use the data directory: permission denied: " in owner.stop()
+
+
+@as_root
+def test_a_user_without_an_account_is_told(shared_tmp: Path) -> None:
+    """Containers are started as ids that no account has: in words, before initdb would say that it looked one up."""
+    said = Owner(shared_tmp / "gtm", NO_ACCOUNT).stop()
+    assert f"an account, and this machine or container has none for user id {NO_ACCOUNT} " in said
+    assert "set GTM_DATABASE_URL" in said
 
 
 class Machine:

@@ -70,9 +70,18 @@ def choose(home: Path) -> Account:
     """Ourselves, or as root the user whose cluster it is, or else `gtm-postgres`, or where that cannot be made `nobody`.
 
     Raises:
-        EmbeddedPostgresError: root may not become that user here.
+        EmbeddedPostgresError: root may not become that user here, or we are a user without an account.
     """
-    if os.geteuid() != 0:
+    uid = os.geteuid()
+    if uid != 0:
+        try:
+            pwd.getpwuid(uid)  # as initdb and postgres do; both end where there is none
+        except KeyError:
+            raise EmbeddedPostgresError(
+                f"Postgres starts for no user without an account, and this machine or container has none for user id {uid} "
+                "(OpenShift draws such ids): run gtm as a user that has one (in gtm's image: 10001), or set GTM_DATABASE_URL "
+                "to a Postgres server"
+            ) from None
         return Account()
     nobody = _named(NOBODY)
     owner = home.stat() if home.is_dir() else None
