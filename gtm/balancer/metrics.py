@@ -66,7 +66,7 @@ def collect(
     access: Mapping[str, int],
     silence: float,
 ) -> Iterator[Family]:
-    """All that one process has. `said`: backend → what its metrics say of its load. `access`: lines of the access log, by how; empty: there is none. `silence`: seconds since control was heard."""
+    """All that one process has. `said`: backend → what its metrics say of its load. `access`: lines of the access log, by how; empty: there is none. `silence`: seconds since control was heard, or since the start."""
     admission, candidates = queue.admission, picker.pool.candidates
     stats, tiers = proxy.stats, admission.snapshot().tiers
     usable = {one.number for one in picker.pool.usable}
@@ -194,7 +194,7 @@ def collect(
         yield _gauge(
             "gtm_balancer_group_waiting", text, {name: use[1] for name, use in uses.items()}, "group"
         )
-    text = "Seconds since control was last heard: as long the policy may be older than what is in force."
+    text = "Seconds since control was last heard, or since the start: the policy may be as old."
     yield _gauge("gtm_balancer_control_silence_seconds", text, silence, shared=True)
     yield _gauge("gtm_balancer_connections", "Clients' connections.", proxy.connections)
     text = "Bytes that are kept of what clients have sent: bodies that are read or wait, heads that are not whole, requests behind others."

@@ -433,6 +433,7 @@ class Carrier(Carriers):
         self._file = file
         self._current = current
         self._loop = loop
+        self._began = self._loop.time()
         self._tasks = Tasks(lambda: None)
         self._asked = asyncio.Event()
         self._servers: list[asyncio.Server] = []
@@ -776,7 +777,7 @@ class Carrier(Carriers):
             self._pusher,
             said=self._health.signals(),
             access={"written": access.written, "dropped": access.dropped} if access.used else {},
-            silence=self._current.window.silence,
+            silence=min(self._current.window.silence, self._loop.time() - self._began),
         )
         return list(found)
 
