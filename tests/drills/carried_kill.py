@@ -62,7 +62,8 @@ def told(every: list[Asked], dead: str) -> dict[str, int]:
     """
     found = Counter[str]()
     for one in every:
-        if one.before:
+        # What was on its way when the region died had begun, though the client had not read it yet.
+        if one.before or (one.status == 200 and one.region == dead and not one.whole):
             found["begun before, and broken off" if not one.whole else "begun before, and whole"] += 1
         elif one.whole and one.status == 200:
             found["answered elsewhere" if one.region != dead else "answered there"] += 1
