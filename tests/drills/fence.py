@@ -49,6 +49,8 @@ Mutants of the code that it was tried on (12,000 cases each, seed 3; the first w
 | a restart makes a policy old | 0 | 10 |
 | the age of a policy goes back with the clock | 143 | 0 |
 
+A million cases (seed 45, 2026-11-28, 828 s): 0 escapes, 0 held back; over HTTP 408,085 were carried, 247,837 redirected, and none wrongly.
+
 Over HTTP (6,000 cases, seed 3). `tests/core/decision/test_carry.py` kills each of these, too; in so few worlds no edge met the last two:
 
 | mutant | escapes | held back |
