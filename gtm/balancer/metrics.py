@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import pstdev
+from typing import NamedTuple
 
 from gtm.balancer.decide.gate import LawGate
 from gtm.balancer.decide.picking import PoolPicker
@@ -53,6 +54,27 @@ def _gauge(name: str, text: str, values: _Values, *labels: str, shared: bool = F
 
 def _histogram(name: str, text: str, table: Mapping[str, Histogram]) -> Family:
     return Family(name, "histogram", text, list(_buckets(table)))
+
+
+class ShownGroup(NamedTuple):
+    """A group of unlike servers: their names, the slots of the usable ones (None: one does not say), and what runs and waits."""
+
+    backends: list[str]
+    limit: int | None
+    running: int
+    waiting: int
+
+
+def groups_shown(picker: PoolPicker, queue: QueueAdmission) -> dict[str, ShownGroup]:
+    """The groups that requests wait for, by name; nothing where all servers are alike."""
+    uses, groups = queue.admission.uses, picker.groups()
+    if not uses:
+        return {}
+    return {
+        # Of one that is new since a moment nothing is counted yet.
+        name: ShownGroup(sorted(servers), picker.slots(servers), *uses.get(name, (0, 0)))
+        for name, servers in zip(groups.names, groups.servers, strict=True)
+    }
 
 
 def collect(
@@ -175,25 +197,21 @@ def collect(
     yield _gauge("gtm_balancer_running", text, running, "tier")
     waiting = {tier.value: counts.waiting for tier, counts in tiers.items()}
     yield _gauge("gtm_balancer_waiting", "Requests in the queue, by tier.", waiting, "tier")
-    uses = admission.uses
-    if uses:  # servers that are not all alike
-        groups = picker.groups()
-        servers = dict(zip(groups.names, groups.servers, strict=True))
-        text = "Which backends are of which group: requests wait for one of these."
-        members = {(name, backend): 1 for name, those in servers.items() for backend in sorted(those)}
-        yield _gauge("gtm_balancer_group_backend", text, members, "group", "backend", shared=True)
-        slots = {name: picker.slots(those) for name, those in servers.items()}
-        known = {name: count for name, count in slots.items() if count is not None}
-        text = "Slots of a group's usable backends, of those groups in which all say how many they have."
-        yield _gauge("gtm_balancer_group_slots", text, known, "group", shared=True)
-        text = "Requests that hold slots of a group of backends."
-        yield _gauge(
-            "gtm_balancer_group_running", text, {name: use[0] for name, use in uses.items()}, "group"
-        )
-        text = "Requests in the queue for a group of backends."
-        yield _gauge(
-            "gtm_balancer_group_waiting", text, {name: use[1] for name, use in uses.items()}, "group"
-        )
+    groups = groups_shown(picker, queue)
+    text = "Which backends are of which group: requests wait for one of these."
+    members = {(name, backend): 1 for name, one in groups.items() for backend in one.backends}
+    yield _gauge("gtm_balancer_group_backend", text, members, "group", "backend", shared=True)
+    text = "Slots of a group's usable backends, of those groups in which all say how many they have."
+    slots = {name: one.limit for name, one in groups.items() if one.limit is not None}
+    yield _gauge("gtm_balancer_group_slots", text, slots, "group", shared=True)
+    text = "Requests that hold slots of a group of backends."
+    yield _gauge(
+        "gtm_balancer_group_running", text, {name: one.running for name, one in groups.items()}, "group"
+    )
+    text = "Requests in the queue for a group of backends."
+    yield _gauge(
+        "gtm_balancer_group_waiting", text, {name: one.waiting for name, one in groups.items()}, "group"
+    )
     text = "Seconds since control was last heard, or since the start: the policy may be as old."
     yield _gauge("gtm_balancer_control_silence_seconds", text, silence, shared=True)
     yield _gauge("gtm_balancer_connections", "Clients' connections.", proxy.connections)

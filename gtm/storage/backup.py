@@ -18,9 +18,11 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -42,6 +44,7 @@ SELECT c.relname FROM pg_catalog.pg_class c WHERE c.relnamespace = current_schem
 AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e') ORDER BY 1 LIMIT 1
 """
 _TABLES = "SELECT tablename FROM pg_catalog.pg_tables WHERE schemaname = current_schema() AND tablename <> 'alembic_version'"
+_SEQUENCES = "SELECT sequencename FROM pg_catalog.pg_sequences WHERE schemaname = current_schema()"
 _INVERTED = """
 SELECT c.relname, pg_get_indexdef(c.oid) FROM pg_catalog.pg_class c JOIN pg_catalog.pg_am a ON a.oid = c.relam
 WHERE c.relnamespace = current_schema()::regnamespace AND a.amname = 'gin'
@@ -81,10 +84,10 @@ def dump(url: str, file: Path) -> None:
 
 
 def schema_in(file: Path) -> str:
-    """The revision of the schema in a backup.
+    """The revision of the schema in a backup that can be restored here.
 
     Raises:
-        BackupError: the file cannot be read, or is no backup of gtm's.
+        BackupError: the file cannot be read, or is no backup that this version of gtm understands.
         EmbeddedPostgresError: Postgres's programs are not installed.
     """
     try:
@@ -99,74 +102,79 @@ def schema_in(file: Path) -> str:
     found = _VERSION.search(said)
     if found is None:
         raise BackupError(f"`{file}` is no backup of a gtm's database: `gtm backup` makes one")
+    if found[1] not in migrate.revisions():
+        raise BackupError(
+            f"`{file}` was made by a later gtm (schema `{found[1]}`, this one knows up to `{migrate.head()}`): restore it with that one"
+        )
     return found[1]
 
 
-def restore(url: str, file: Path) -> None:
+def restore(url: str, file: Path, schema: str) -> None:
     """Make the tables where none are, with the rows of a backup, and bring them to this version's schema.
 
+    Args:
+        url: of the database.
+        file: the backup.
+        schema: the revision of its schema (`schema_in`).
+
     Raises:
-        BackupError: there are tables, or the file is no backup that this version of gtm understands.
+        BackupError: there are tables, or the file is damaged.
         EmbeddedPostgresError: Postgres's programs are not installed.
         StorageUnavailable: the server can't be reached.
         ValueError: the URL is not a Postgres URL.
     """
-    schema = schema_in(file)
-    if schema not in migrate.revisions():
-        raise BackupError(
-            f"`{file}` was made by a later gtm (schema `{schema}`, this one knows up to `{migrate.head()}`): restore it with that one"
-        )
     there = migrate.value(url, _THERE)
     if there is not None:
         raise BackupError(
             f"the database is not empty (`{there}` is in it): restore into a new one, by --data-dir or --database-url; nothing was changed"
         )
-    migrate.make(url, schema, _filling(file))
+    migrate.make(url, schema, partial(_filled, file))
 
 
-def _filling(file: Path) -> Callable[[psycopg.Connection[Any]], None]:
-    """What fills a backup's tables with its rows."""
+def _filled(file: Path, connection: psycopg.Connection[Any]) -> None:
+    """Fill empty tables with a backup's rows, and set their sequences."""
+    wanted = {name for (name,) in connection.execute(_TABLES)}
+    for name in sorted(wanted):
+        table = sql.Identifier(name)
+        if connection.execute(sql.SQL("SELECT FROM {} LIMIT 1").format(table)).fetchone() is not None:
+            connection.execute(sql.SQL("DELETE FROM {}").format(table))  # what migrations put there
+    wanted |= {name for (name,) in connection.execute(_SEQUENCES)}
+    inverted = connection.execute(_INVERTED).fetchall()
+    for index, _ in inverted:
+        connection.execute(sql.SQL("DROP INDEX {}").format(sql.Identifier(index)))
+    command: list[str | Path] = [installed() / BIN / "pg_restore", "--data-only", "--file=-", file]
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as program:
+        script, errors = cast("IO[bytes]", program.stdout), cast("IO[bytes]", program.stderr)
+        try:
+            filled = _fill(connection, script, wanted)
+        except (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError) as error:
+            raise BackupError(
+                f"`{file}` is damaged: {str(error).splitlines()[0]}; nothing was changed"
+            ) from error
+        words = errors.read().decode(errors="replace")
+    if program.returncode:
+        raise BackupError(
+            f"`{file}` is damaged: {_said('pg_restore', words, program.returncode)}; nothing was changed"
+        )
+    if missing := wanted - filled:
+        raise BackupError(
+            f"`{file}` does not have all of it: `{min(missing)}` is missing; nothing was changed"
+        )
+    for _, statement in inverted:
+        connection.execute(statement)
 
-    def fill(connection: psycopg.Connection[Any]) -> None:
-        tables = {name for (name,) in connection.execute(_TABLES)}
-        for name in sorted(tables):
-            table = sql.Identifier(name)
-            if connection.execute(sql.SQL("SELECT FROM {} LIMIT 1").format(table)).fetchone() is not None:
-                connection.execute(sql.SQL("DELETE FROM {}").format(table))  # what migrations put there
-        inverted = connection.execute(_INVERTED).fetchall()
-        for index, _ in inverted:
-            connection.execute(sql.SQL("DROP INDEX {}").format(sql.Identifier(index)))
-        command: list[str | Path] = [installed() / BIN / "pg_restore", "--data-only", "--file=-", file]
-        with subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        ) as program:
-            script, errors = cast("IO[bytes]", program.stdout), cast("IO[bytes]", program.stderr)
-            try:
-                filled = _fill(connection, script, tables)
-            except (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError) as error:
-                raise BackupError(
-                    f"`{file}` is damaged: {str(error).splitlines()[0]}; nothing was changed"
-                ) from error
-            words = errors.read().decode(errors="replace")
-        if program.returncode:
-            raise BackupError(f"`{file}` is damaged: {_said('pg_restore', words)}; nothing was changed")
-        for _, statement in inverted:
-            connection.execute(statement)
-        if missing := tables - filled:
-            raise BackupError(f"`{file}` has no table `{min(missing)}`; nothing was changed")
 
-    return fill
-
-
-def _fill(connection: psycopg.Connection[Any], script: IO[bytes], tables: set[str]) -> set[str]:
-    """Put a script's rows into tables; those that were in it. What else stands there is not gtm's, or settings of a session."""
+def _fill(connection: psycopg.Connection[Any], script: IO[bytes], wanted: set[str]) -> set[str]:
+    """Put a script's rows into tables, and its numbers into sequences; those that were in it. What else stands there is not gtm's, or settings of a session."""
     filled = set()
     for line in script:
         found = _COPY.fullmatch(line.rstrip())
         if found is not None:
             table, columns = found[1].decode(), found[2].decode()
             parts = _rows(script)
-            if table not in tables:
+            if table not in wanted:
                 for _ in parts:
                     pass
                 continue
@@ -178,6 +186,9 @@ def _fill(connection: psycopg.Connection[Any], script: IO[bytes], tables: set[st
                     copy.write(part)
         elif (found := _SEQUENCE.fullmatch(line.rstrip())) is not None:
             sequence, number, called = found[1].decode(), int(found[2]), found[3] == b"true"
+            if sequence not in wanted:
+                continue
+            filled.add(sequence)
             connection.execute("SELECT setval(%s::regclass, %s, %s)", (sequence, number, called))
     return filled
 
@@ -216,11 +227,11 @@ def _run(program: str, url: str | None, *arguments: str) -> str:
         check=False,
     )
     if done.returncode:
-        raise BackupError(_said(program, done.stderr))
+        raise BackupError(_said(program, done.stderr, done.returncode))
     return done.stdout
 
 
-def _said(program: str, words: str) -> str:
+def _said(program: str, words: str, code: int) -> str:
     """What a program has against it, in a line."""
     other = _OTHER_VERSION.search(words)
     if other is not None:
@@ -228,5 +239,6 @@ def _said(program: str, words: str) -> str:
             f"the server is Postgres {other[1]}, and gtm's pg_dump is {other[2]}, which reads no later server: "
             "run that server's own `pg_dump --format=custom --no-owner --no-privileges`"
         )
-    lines = redact(words).strip().splitlines() or ["it says nothing"]
+    ended = f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"it ended with {code}"
+    lines = redact(words).strip().splitlines() or [ended]
     return f"{program}: {lines[0].removeprefix(f'{program}: ').removeprefix('error: ')}"

@@ -52,6 +52,11 @@ def rows(url: str) -> Rows:
     return found
 
 
+def restored(url: str, file: Path) -> None:
+    """As `gtm restore` does."""
+    backup.restore(url, file, backup.schema_in(file))
+
+
 def is_empty(url: str) -> bool:
     """Whether nothing of gtm is there."""
     return migrate.current(url) is None
@@ -67,11 +72,11 @@ def test_all_of_it_comes_back(world: str, empty_database_url: str, tmp_path: Pat
         backup.dump(world, file)
     assert file.read_bytes() == content
     assert [one.name for one in tmp_path.iterdir()] == ["one"]
-    backup.restore(empty_database_url, file)
+    restored(empty_database_url, file)
     assert rows(empty_database_url) == rows(world)
     migrate.check(empty_database_url)
     with pytest.raises(BackupError, match="is not empty"):
-        backup.restore(empty_database_url, file)
+        restored(empty_database_url, file)
 
 
 def test_into_another_schema_of_a_role(world: str, empty_database_url: str, tmp_path: Path) -> None:
@@ -83,7 +88,7 @@ def test_into_another_schema_of_a_role(world: str, empty_database_url: str, tmp_
         session.execute("CREATE TABLE public.others (id int)")
         session.execute("CREATE SCHEMA ours")
         session.execute(sql.SQL("ALTER DATABASE {} SET search_path = ours").format(sql.Identifier(name)))
-    backup.restore(empty_database_url, file)
+    restored(empty_database_url, file)
     assert rows(empty_database_url) == rows(world)
     again = tmp_path / "again"
     backup.dump(empty_database_url, again)
@@ -104,9 +109,9 @@ def test_of_an_older_version(empty_database_url: str, postgres: EmbeddedPostgres
     backup.dump(empty_database_url, older)
     with fresh_database(postgres, "template0") as url:
         with pytest.raises(BackupError, match="by a later gtm"):
-            backup.restore(url, file)
+            restored(url, file)
         assert is_empty(url)
-        backup.restore(url, older)
+        restored(url, older)
         migrate.check(url)
 
 
@@ -136,14 +141,11 @@ def test_damage_is_refused_whole(world: str, empty_database_url: str, tmp_path: 
             damaged[chance.randrange(len(damaged))] ^= 1 << chance.randrange(8)
         wrong.write_bytes(damaged)
         try:
-            backup.restore(empty_database_url, wrong)
+            restored(empty_database_url, wrong)
         except BackupError:
             assert is_empty(empty_database_url)
         else:
-            found = rows(empty_database_url)
-            assert {name: len(of) for name, of in found.items()} == {
-                name: len(of) for name, of in wanted.items()
-            }
+            assert rows(empty_database_url) == wanted, number
             migrate.downgrade(empty_database_url, "base")
             with psycopg.connect(empty_database_url) as session:
                 session.execute("DROP TABLE IF EXISTS alembic_version")
@@ -171,7 +173,7 @@ def test_what_was_acknowledged_before_is_in_it(world: str, empty_database_url: s
     finally:
         stop.set()
         writer.join()
-    backup.restore(empty_database_url, tmp_path / "one")
+    restored(empty_database_url, tmp_path / "one")
     names = [name for name, *_ in rows(empty_database_url)["secrets"] if name.startswith("n")]
     assert len(names) >= before
     assert names == [f"n{number:06}" for number in range(len(names))]

@@ -9,6 +9,7 @@ import typer
 
 from gtm.cli.common import output
 from gtm.cli.common.commands import DIRECT, Command, offers
+from gtm.cli.common.exits import CommandError, Exit
 
 app = typer.Typer()
 
@@ -21,14 +22,16 @@ def backup(
 
     `gtm export` writes the policy alone, as files that people edit.
     """
-    from gtm.cli.common.database import database, require_current_schema
+    from gtm.cli.common.database import database
     from gtm.storage import backup, migrate
 
     with database(ask.database_url, ask.data_dir) as url:
-        require_current_schema(url)
+        schema = migrate.current(url)  # an earlier version's, too: a backup comes before an upgrade
+        if schema is None:
+            raise CommandError("the database is empty: there is nothing to back up", Exit.NO)
         with output.progress("reading the database"):
             backup.dump(url, file)
-    size, schema = file.stat().st_size, migrate.head()
+    size = file.stat().st_size
     if ask.printed_json({"file": str(file), "bytes": size, "schema": schema}):
         return
     output.say(f"{file}: {size / 1024:,.0f} KiB, schema `{schema}`")
@@ -42,10 +45,10 @@ def restore(ask: Command, file: Annotated[Path, typer.Argument(help="What `gtm b
     from gtm.storage import backup, migrate
 
     with failures():
-        backup.schema_in(file)  # before anything is made
+        schema = backup.schema_in(file)  # before anything is made
     with database(ask.database_url, ask.data_dir, create=True) as url:
         with output.progress("restoring"):
-            backup.restore(url, file)
+            backup.restore(url, file, schema)
         revision = migrate.value(url, "SELECT max(number)::text FROM revisions")
     if ask.printed_json({"revision": int(revision or 0), "schema": migrate.head()}):
         return

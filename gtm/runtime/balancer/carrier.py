@@ -27,7 +27,7 @@ from gtm.balancer.decide.pushing import PeerPusher
 from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.health.check_settings import CheckSettings
 from gtm.balancer.health.checks import Checks, load_in_header
-from gtm.balancer.metrics import Family, collect, render
+from gtm.balancer.metrics import Family, collect, groups_shown, render
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.client.proxy_protocol import ProxiedConnection
 from gtm.balancer.plane.flow import HELD_BESIDE_QUEUE
@@ -833,7 +833,9 @@ class Carrier(Carriers):
                 }
                 for tier, counts in snapshot.tiers.items()
             },
-            "groups": self._groups(),
+            "groups": {
+                name: one._asdict() for name, one in groups_shown(self._picker, self._admission).items()
+            },
             "pushes": [
                 {"region": region, "why": why, "requests": count}
                 for (region, why), count in sorted(self._pusher.counts.items())
@@ -858,23 +860,6 @@ class Carrier(Carriers):
                 for name, counts in snapshot.tenants.items()
             },
         }
-
-    def _groups(self) -> dict[str, Any]:
-        """The groups of servers that requests wait for, by name; nothing where all are alike."""
-        uses, groups = self._admission.admission.uses, self._picker.groups()
-        found = {}
-        for name, servers in zip(groups.names, groups.servers, strict=True) if uses else ():
-            running, waiting = uses.get(
-                name, (0, 0)
-            )  # of one that is new since a moment nothing is counted yet
-            slots = self._picker.slots(servers)
-            found[name] = {
-                "backends": sorted(servers),
-                "limit": slots,
-                "running": running,
-                "waiting": waiting,
-            }
-        return found
 
     # The file of backends
 

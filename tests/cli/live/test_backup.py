@@ -18,7 +18,7 @@ def test_there_and_back(bare: Gtm, control: Control, tmp_path: Path, empty_datab
     again = bare("backup", file, *there)
     assert (again.code, "name another file" in again.err) == (Exit.NO, True)
     assert bare("restore", file, *there).code == Exit.NO
-    assert "gtm db upgrade" in bare("backup", tmp_path / "none", *new).err
+    assert "nothing to back up" in bare("backup", tmp_path / "none", *new).err
     assert not (tmp_path / "none").exists()
     restored = bare.ok("restore", file, "--json", *new).json
     listed = [bare.ok("token", "list", "--direct", "--json", *at).json for at in (there, new)]
