@@ -8,7 +8,8 @@ import os
 import ssl
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from tempfile import mkdtemp
@@ -158,14 +159,30 @@ def _ssl_context(verify: Any = True, cert: Any = None, trust_env: bool = True) -
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Iterator[object]:
+def pytest_collection(session: pytest.Session) -> Iterator[object]:
     """Have no garbage looked for among what thousands of tests are made of, which stays: that was a fifth of all work."""
     gc.disable()
     try:
+        _load_share(session.config)
         return (yield)
     finally:
         gc.freeze()
         gc.enable()
+
+
+def _load_share(config: pytest.Config) -> None:
+    """Load this worker's share of the modules of tests before all of them.
+
+    In a fresh checkout pytest rewrites the asserts of each module and keeps what it compiles, which takes 20 s of a core.
+    All workers load the same modules in the same order, so each of them would do it all.
+    """
+    if not hasattr(config, "workerinput") or config.args != config.getini("testpaths"):
+        return
+    worker, workers = int(config.workerinput["workerid"][2:]), config.workerinput["workercount"]
+    for path in sorted(config.rootpath.glob("tests/**/test_*.py"))[worker::workers]:
+        module = ".".join(path.relative_to(config.rootpath).with_suffix("").parts)
+        with suppress(Exception, pytest.skip.Exception):  # pytest says it when it comes to that module
+            import_module(module)
 
 
 @pytest.fixture(scope="session")

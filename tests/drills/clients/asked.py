@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests import effort
 from tests.drills.clients.servers import BGE, LLAMA, WHISPER, chat_server, other_server, serving
 from tests.ports import free_port
 from tests.system.balancers import lone_balancer
@@ -108,6 +109,10 @@ PLAIN = (
     Client("curl", "", "with_curl.py", "curl"),
 )
 """Those that know nothing of models."""
+OTHER_WAYS = tuple(
+    one for one in (*CLIENTS, *PLAIN) if effort.ALL or one.name not in ("litellm", "langchain-openai")
+)
+"""Who is tried on every way to a region. Those two send what openai's does and take 10 s of a core: `make drills` tries them on one way."""
 SOCKETS = (
     Client("websockets", "websockets", "with_websockets.py"),
     Client("node", "", "with_websocket.mjs", "node"),

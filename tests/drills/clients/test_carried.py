@@ -8,7 +8,16 @@ from dataclasses import dataclass
 import pytest
 
 from tests.drills.carrying import CarriedWorld, carrying
-from tests.drills.clients.asked import CLIENTS, FREE, LIMITED, PLAIN, Client, ask, balancer_document
+from tests.drills.clients.asked import (
+    CLIENTS,
+    FREE,
+    LIMITED,
+    OTHER_WAYS,
+    PLAIN,
+    Client,
+    ask,
+    balancer_document,
+)
 from tests.drills.clients.servers import Server, chat_server, other_server, serving
 
 pytestmark = [pytest.mark.system, pytest.mark.drill]
@@ -36,8 +45,14 @@ def carried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Carried]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("by", ["path", "host"])
-@pytest.mark.parametrize("client", [*CLIENTS, *PLAIN], ids=lambda client: client.name)
+@pytest.mark.parametrize(
+    ("client", "by"),
+    [
+        pytest.param(client, by, id=f"{client.name}-{by}")
+        for by, clients in (("path", (*CLIENTS, *PLAIN)), ("host", OTHER_WAYS))
+        for client in clients
+    ],
+)
 def test_a_client_keeps_its_key(client: Client, by: str, carried: Carried) -> None:
     """Every call of it is answered, bodies and streams whole and piece by piece, and no server misses its key."""
     missing = client.missing()

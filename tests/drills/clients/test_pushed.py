@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.drills.clients.asked import CLIENTS, FREE, LIMITED, PLAIN, Client, ask, balancer_document
+from tests.drills.clients.asked import FREE, LIMITED, OTHER_WAYS, Client, ask, balancer_document
 from tests.drills.clients.resolving import ADDRESSES, ResolvedWorld, post, resolving
 from tests.drills.clients.servers import BGE, LATE, LLAMA, Server, chat_server, other_server, serving
 
@@ -62,14 +62,14 @@ def full(pushed: Pushed) -> Iterator[Pushed]:
         yield pushed
 
 
-@pytest.mark.parametrize("client", [*CLIENTS, *PLAIN], ids=lambda client: client.name)
+@pytest.mark.parametrize("client", OTHER_WAYS, ids=lambda client: client.name)
 def test_a_client_is_served_where_dns_leads(client: Client, pushed: Pushed) -> None:
     """Every call of it is answered, bodies and streams whole and piece by piece, and no server misses its key; no other region hears of it."""
     _asks(client, pushed, "fra")
     assert not pushed.world.pushed()
 
 
-@pytest.mark.parametrize("client", [*CLIENTS, *PLAIN], ids=lambda client: client.name)
+@pytest.mark.parametrize("client", OTHER_WAYS, ids=lambda client: client.name)
 def test_a_client_is_served_where_its_region_pushes(client: Client, full: Pushed) -> None:
     """The same of the peer's servers: nothing of it comes to the region that is full, and nothing to the one outside of the fence."""
     before, at = full.world.pushed(), full.with_key()["ams"]
