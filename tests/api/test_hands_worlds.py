@@ -330,6 +330,7 @@ def test_just_what_nobody_has_in_both_hands_passes(
         world.close()
 
 
+@pytest.mark.drill
 @LOOSE
 @given(data=st.data())
 def test_whatever_people_are_called(server: Server, prepared_url: str, data: DataObject) -> None:

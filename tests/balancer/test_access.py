@@ -544,6 +544,7 @@ def test_times_are_the_walls(at: float) -> None:
     assert lines.last["total_ms"] == 2500
 
 
+@pytest.mark.drill
 def test_memory_of_what_is_written_is_bounded() -> None:
     """Anybody can make up heads and addresses."""
     log = AccessLines(lambda _: None, clients=ClientDetail.FULL, find=ClientFinder([]).find)

@@ -35,6 +35,7 @@ def test_reading_and_writing(control: Control) -> None:
     assert control.delete_tenants("clinic")["revision"] == done["revision"] + 1
 
 
+@pytest.mark.drill
 def test_lists_go_on_to_their_end(control: Control) -> None:
     """Page after page, whatever the size of pages; a page is asked for when it is wanted."""
     for number in range(25):

@@ -6,12 +6,15 @@ import json
 
 import pytest
 
+from tests import effort
+
 from .__main__ import FILE, hashes
 from .answers import SCENES, Scene
 
-BATCHES = 2
+BATCHES = 1 if effort.FEW else 2
 
 
+@pytest.mark.endurance
 @pytest.mark.parametrize(("number", "scene"), list(enumerate(SCENES)), ids=[scene.name for scene in SCENES])
 def test_answers_are_those_recorded(number: int, scene: Scene) -> None:
     """Byte for byte."""

@@ -230,6 +230,7 @@ def made(world: Api) -> Iterator[Callable[[int], World]]:
         one.client.close()
 
 
+@pytest.mark.drill
 @pytest.mark.endurance
 @pytest.mark.parametrize("seed", range(examples(18, 3)))
 def test_one_entry_for_each_change(made: Callable[[int], World], seed: int) -> None:

@@ -314,6 +314,7 @@ def worlds(prepared_url: str) -> Iterator[Callable[[int], World]]:
         one.close()
 
 
+@pytest.mark.drill
 @pytest.mark.endurance
 @pytest.mark.parametrize("seed", range(examples(24, 3)))
 def test_who_is_signed_in(worlds: Callable[[int], World], seed: int) -> None:

@@ -157,6 +157,7 @@ def staged(tmp_path: Path, test: Callable[[Stage], Awaitable[None]], overrides: 
     uvloops.run(run())
 
 
+@pytest.mark.drill
 def test_clients_are_where_the_newest_files_say(tmp_path: Path) -> None:
     """Overrides that change while balancers run count for all of them within seconds, for clients that were served before too."""
     file = tmp_path / "overrides.yaml"

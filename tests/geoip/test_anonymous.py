@@ -109,6 +109,7 @@ def test_reload(tmp_path: Path, city: Path) -> None:
     assert [locator.locate(f"11.{n}.0.9").anonymous for n in (1, 2)] == [False, True]
 
 
+@pytest.mark.drill
 def test_damage_hides_nobody(tmp_path: Path, city: Path) -> None:
     """Whatever bits are wrong, opening fails clearly or every look-up answers; an unreadable record is anonymous."""
     records = {f"11.{n}.{m}.0/24": VPN | {"id": f"{n}-{m}"} for n in range(6) for m in range(256)}

@@ -85,6 +85,7 @@ def test_database_of_another_kind(tmp_path: Path) -> None:
         Locator(path)
 
 
+@pytest.mark.drill
 def test_flipped_bits(tmp_path: Path, good: bytes) -> None:
     """Whatever bits are wrong, opening fails clearly or every look-up answers with a location or unknown."""
     rng = random.Random(4)

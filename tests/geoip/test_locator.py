@@ -294,6 +294,7 @@ def test_locate_while_reloading(tmp_path: Path) -> None:
             assert future.result() <= right
 
 
+@pytest.mark.drill
 def test_what_clients_of_a_block_share_is_what_each_finds_alone(tmp_path: Path) -> None:
     """A locator that has met every neighbour answers as one that has met nobody, whatever is narrower than a /24 or /48."""
     path = write_mmdb(

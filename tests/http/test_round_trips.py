@@ -314,6 +314,7 @@ def test_loopback_beacons_change_nothing() -> None:
         assert orders[0] == orders[1]
 
 
+@pytest.mark.drill
 def test_a_hostile_source_moves_nothing(edge: Edge) -> None:
     """One network that lies all day, beside a few honest ones, hardly moves their country's estimate."""
     honest = [f"81.2.{number}.9" for number in range(60, 64)]

@@ -28,6 +28,7 @@ BUILD = ("editables", "hatchling", "packaging", "pathspec", "pluggy", "tomlkit",
 """What builds gtm."""
 
 
+@pytest.mark.drill
 @pytest.mark.endurance
 @pytest.mark.parametrize("name", LOCKS)
 def test_each_line_of_a_lock_is_missed(name: str) -> None:

@@ -16,6 +16,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("wheel"))
 
 
+@pytest.mark.drill
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     """Every file of the package, the migrations and the demo policy; no tests, nothing compiled."""
     assert held(wheel) == wanted(CHECKOUT)
@@ -31,6 +32,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert held(wheel) >= needed
 
 
+@pytest.mark.drill
 def test_the_wheel_says_what_it_is(wheel: Path) -> None:
     """Its name is free on PyPI, its command and its import name are `gtm`, and its licence comes with it."""
     with zipfile.ZipFile(wheel) as archive:

@@ -117,6 +117,7 @@ async def test_parts_of_names_are_found_whether_near_or_far(
             assert found == expected
 
 
+@pytest.mark.drill
 async def test_a_rare_name_is_found_by_an_index(database: Database) -> None:
     """Not by looking through the log: Postgres has it in its plan, of a log that is long."""
     async with database.transaction() as transaction:

@@ -20,6 +20,7 @@ from gtm.storage.errors import SchemaError, StorageUnavailable
 CHECKOUT = Path(gtm.__file__).parent.parent
 
 
+@pytest.mark.drill
 def test_up_and_down(empty_database_url: str) -> None:
     """The schema goes up to the declared tables, down to nothing, and up again; a second run changes nothing."""
     assert migrate.current(empty_database_url) is None

@@ -28,7 +28,7 @@ from tests.system.balancers import (
 )
 from tests.system.harness import Process, System, eventually, system
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.drill]
 
 HELLO = [{"role": "user", "content": "Say something about the sea."}]
 

@@ -58,6 +58,7 @@ def unsaved(running: System) -> list[str]:
     return found
 
 
+@pytest.mark.drill
 def test_edge_restarts_from_last_good_without_control(tmp_path: Path, shared_demo: System) -> None:
     """An edge that once followed control answers again after a restart with control gone, by its own probes.
 

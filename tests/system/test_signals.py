@@ -68,6 +68,7 @@ def test_a_balancer_reads_its_file_again(tmp_path: Path, workers: int) -> None:
         balancer.process.popen.wait()
 
 
+@pytest.mark.drill
 def test_a_balancer_outlives_its_terminal(tmp_path: Path) -> None:
     """The terminal that controls it is closed: it goes on, and can write nothing there."""
     ports = {"fra": free_port(), "iad": free_port()}

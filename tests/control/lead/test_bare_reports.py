@@ -155,7 +155,7 @@ AWAY = 1 - CAPACITY * 0.9 / 30.0
         pytest.param({"stands_for": 50.0}, id="decisions that stand for fifty requests each"),
     ],
 )
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.drill) for seed in (2, 3))])
 def test_bare_reports_spill_as_full_ones_do(told: dict[str, float], seed: int) -> None:
     """Ten seconds into an overload as much leaves as must, half a minute later no queue is left, and not too much is away."""
     full = play(full=True, seed=seed)

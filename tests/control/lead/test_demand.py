@@ -55,6 +55,7 @@ def test_edges_add_up_and_silence_is_not_zero() -> None:
     assert _rates(book, 60 + 3 * KEPT) == {}
 
 
+@pytest.mark.drill
 def test_what_was_reported_stays_what_it_was() -> None:
     """It is added up beside the event loop, where reports go on coming, edges are forgotten, and rows that nobody has go."""
     book = DemandBook()

@@ -130,6 +130,7 @@ def test_past_law_is_that_of_the_policy_asked_about() -> None:
     assert found[2] is not found[0]
 
 
+@pytest.mark.drill
 def test_what_is_kept_is_no_matter_of_the_collector(compilations: list[Policy]) -> None:
     """It looks neither through what is kept nor, after some compilations, past the garbage of before."""
     assert not compilations

@@ -233,6 +233,7 @@ class Writers:
             assert own == {one for one, held in managers.items() if held == manager}
 
 
+@pytest.mark.drill
 @pytest.mark.endurance
 @pytest.mark.parametrize("seed", range(examples(36, least=6)))
 def test_random_writers(api: Api, seed: int) -> None:  # noqa: F811 - the fixture

@@ -198,6 +198,7 @@ def flood(port: int, draw: random.Random, kinds: list[bytes], count: int) -> Non
             drain(hostile)
 
 
+@pytest.mark.drill
 @pytest.mark.skipif(
     not Path("/proc/self/status").exists(), reason="the system has no /proc to read memory from"
 )

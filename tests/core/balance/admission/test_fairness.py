@@ -112,6 +112,7 @@ def test_what_it_cost_in_the_end_counts() -> None:
     assert done["liar"] / done["honest"] == pytest.approx(1.0, rel=0.1)
 
 
+@pytest.mark.drill
 def test_shares_converge_to_weights() -> None:
     """Three tenants that send more than fits get slots by weight, whatever each of them sends and how long its requests run."""
     settings = AdmissionSettings(
