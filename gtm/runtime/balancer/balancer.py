@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import KW_ONLY, InitVar, dataclass
+from functools import partial
 from heapq import nlargest
 from http import HTTPStatus
 from operator import itemgetter
@@ -47,9 +48,7 @@ from gtm.runtime.balancer.reporting import EVERY, Posting, RoomLine, report_load
 from gtm.runtime.balancer.round_trips import MAX_SENT
 from gtm.runtime.balancer.workers.pool import WorkerPool
 from gtm.runtime.following.following import Follower, FollowerDisk
-from gtm.runtime.following.tasks import first_of
 from gtm.runtime.following.told import ViewMessage
-from gtm.runtime.process import lifeline, signals
 from gtm.runtime.process.clocks import boot_time
 from gtm.runtime.process.connections import raise_descriptor_limit
 from gtm.runtime.process.listeners import Use
@@ -196,9 +195,6 @@ class Pushes:
 
 logger = logging.getLogger(__name__)
 
-LOOK_EVERY = 1.0
-"""Seconds between looks at the clock."""
-
 
 class Balancer(Follower):
     """A region's balancer, from its start to its end."""
@@ -237,14 +233,9 @@ class Balancer(Follower):
         conceal()
         raise_descriptor_limit()
 
-        def taken() -> None:
-            conceal()  # again: becoming another user may have undone it
-            signals.heed(self.stop, self._look)
-            lifeline.watch(self.stop)
-
         with closing(Locator(self.settings.geoip_db, self.settings.geoip_overrides)) as locator:
             say_lacking(locator)
-            await self.serve(locator, taken=taken, ready=notify_ready)
+            await self.serve(locator, taken=partial(self._mind, self._look, self.stop), ready=notify_ready)
 
     async def serve(
         self,
@@ -265,13 +256,9 @@ class Balancer(Follower):
         Raises:
             OSError: another balancer runs on the data directory, or an address cannot be listened on.
         """
-        try:
-            self.owned.take()
+        with self._owning():
             taken()
             await self._serve(locator, ready)
-        finally:
-            self._kept.close()
-            self.owned.release()
 
     def _look(self) -> None:
         """SIGHUP: what is looked at each second anyhow is read now, changed or not, so that the log says how it stands."""
@@ -303,25 +290,22 @@ class Balancer(Follower):
             carriers=carriers,
         )
         pushes.address = peers.address
-        try:
+
+        async def load() -> None:
             await kept.load_times()
             await self._load()
             await pushes.load()
             await peers.load()
-            self._tasks.start(self.follow())
-            await first_of(self._loaded, self._stopping)
-            if not self._stopping.is_set():
-                await self._listen(carriers, pushes, peers, ready)
-        finally:
+
+        async def end() -> None:
             for server in self._admin:
                 server.close()
             self._admin = []
             peers.leave()  # before its sockets are closed: their numbers are soon another's
             await self._tasks.cancel()
             await carriers.close()
-            await kept.keep_times()
-        if self._tasks.failure is not None:
-            raise self._tasks.failure
+
+        await self._live(load, partial(self._listen, carriers, pushes, peers, ready), end)
 
     def _made(self, locator: Locator, leases: LeaseHolder) -> Carriers:
         """Make what will carry requests: this process, or a pool of workers."""
@@ -380,14 +364,9 @@ class Balancer(Follower):
         await carriers.finish()
         peers.end()
 
-    async def _tick(self) -> None:
-        while True:
-            await asyncio.sleep(LOOK_EVERY)
-            self.current.tick()
-            await self._tell_times()
-            await self.retry()
-            if self._peers is not None:
-                await self._peers.keep()
+    async def _beat(self, number: int) -> None:  # noqa: ARG002 - the contract
+        if self._peers is not None:
+            await self._peers.keep()
 
     # What control says
 

@@ -47,9 +47,7 @@ class BalancerOwnership(Ownership):
 
     async def leave_to_successor(self, give_way: Callable[[], None]) -> None:
         """Wait until the predecessor has ended, then for a successor that takes over, and then call `give_way`."""
-        for predecessor in self._predecessors:
-            await predecessor.ended()
-            logger.info("the balancer of process %d has ended", predecessor.process)
+        await self._relieved("balancer")
         await self.hand_over(self._listeners, give_way, "finishing what goes on")
 
     def release(self) -> None:

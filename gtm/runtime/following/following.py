@@ -1,8 +1,9 @@
-"""A process that follows control: what it holds of control's feed, what of it lies on disk, and the line to control, whatever becomes of that.
+"""A process that follows control: its life, what it holds of control's feed, what of it lies on disk, and the line to control, whatever becomes of that.
 
 Laws:
   1. What control says is checked (checksum, compilation) before it is saved, and saved before others are told of it.
   2. What cannot be used changes nothing: the last good policy stays.
+  3. Nothing is answered before there is a policy, kept or heard; and however this ends, what it owns is given up last.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import logging
 import random
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -35,9 +38,11 @@ from gtm.feed.wire import (
     StateMessage,
 )
 from gtm.runtime.following.handover import Ownership
-from gtm.runtime.following.tasks import Tasks
+from gtm.runtime.following.tasks import Tasks, first_of
 from gtm.runtime.following.told import TimesMessage, ViewMessage
+from gtm.runtime.process import lifeline, signals
 from gtm.runtime.process.clocks import boot_id
+from gtm.runtime.process.privileges import conceal
 from gtm.settings import FollowerSettings
 
 # --- An edge's times on disk: read before its first View, written every few seconds and whenever a clock steps. ---
@@ -125,6 +130,8 @@ _Args = ParamSpec("_Args")
 _Result = TypeVar("_Result")
 _BACKOFF = (0.2, 0.5, 1.0, 2.0)
 """Seconds until the next try, by how many failed in a row."""
+LOOK_EVERY = 1.0
+"""Seconds between looks at the clock."""
 _PATIENT_TRIES = 5
 """Tries to reach control before an edge that starts says so: the two may just have been started together."""
 
@@ -239,6 +246,62 @@ class Follower(ABC):
     def stop(self) -> None:
         """Ask the process to stop."""
         self._stopping.set()
+
+    # From its start to its end
+
+    @contextmanager
+    def _owning(self) -> Iterator[None]:
+        """Own what it needs on its machine for as long as this lasts."""
+        try:
+            self.owned.take()
+            yield
+        finally:
+            self._kept.close()
+            self.owned.release()
+
+    def _mind(self, look: Callable[[], None], parent_gone: Callable[[], None]) -> None:
+        """Once all is its own: be what signals and the end of its parent (`lifeline`) are for, and let nobody read its memory."""
+        conceal()  # again: becoming another user may have undone it
+        signals.heed(self.stop, look)
+        lifeline.watch(parent_gone)
+
+    async def _live(
+        self,
+        load: Callable[[], Awaitable[None]],
+        serve: Callable[[], Awaitable[None]],
+        end: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Follow control until told to stop.
+
+        Args:
+            load: goes on from what was kept.
+            serve: begins once there is a policy, and returns once told to stop.
+            end: ends all tasks, and whatever answers, however far this came.
+        """
+        try:
+            await load()
+            self._tasks.start(self.follow())
+            await first_of(self._loaded, self._stopping)
+            if not self._stopping.is_set():
+                await serve()
+        finally:
+            await end()
+            await self._kept.keep_times()
+        if self._tasks.failure is not None:
+            raise self._tasks.failure  # with its traceback, and an exit code that makes a supervisor start it again
+
+    async def _tick(self) -> None:
+        """Each second: rules at their moment, the time kept and told, what the disk refused tried again."""
+        for beats in count(1):
+            await asyncio.sleep(LOOK_EVERY)
+            self.current.tick()
+            await self._tell_times()
+            await self.retry()
+            await self._beat(beats)
+
+    @abstractmethod
+    async def _beat(self, number: int) -> None:
+        """Do whatever else is done each second; `number`: of the second, from 1 on."""
 
     # What follows from what control says
 

@@ -381,6 +381,12 @@ class Ownership(ABC):
                 self._lock.adopt(predecessor.lock)
                 predecessor.lock = None
 
+    async def _relieved(self, what: str) -> None:
+        """Wait until the predecessors have ended; `what` they are, for the log."""
+        for predecessor in self._predecessors:
+            await predecessor.ended()
+            logger.info("the %s of process %d has ended", what, predecessor.process)
+
     async def hand_over(
         self, listeners: Sequence[Listener], give_way: Callable[[], None], goes_on: str
     ) -> None:

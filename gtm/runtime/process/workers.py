@@ -188,6 +188,9 @@ logger = logging.getLogger(__name__)
 
 _Line = TypeVar("_Line", bound=LineEnd[Any, Any])
 
+PATIENCE = 5.0
+"""Seconds that a worker may take to end, beyond those for what it has begun."""
+
 
 class Workers(Generic[_Line]):
     """All of them, of one kind.
@@ -235,6 +238,24 @@ class Workers(Generic[_Line]):
         finally:
             theirs.close()
         return process, await self._line.over(ours)
+
+    async def _live(
+        self, name: object, process: Process, line: LineEnd[Any, _In], take: Callable[[_In], None]
+    ) -> int | None:
+        """Hear one until it is gone, and see it end; its exit code."""
+        if self._finishing.is_set():  # it was being started when the others were told
+            process.terminate()
+        try:
+            await self._hear(name, line, take)
+            # Who has hung up answers nobody any more.
+            return await asyncio.wait_for(process.wait(), PATIENCE)
+        except TimeoutError:
+            logger.error("worker %s hung up, but does not end: it is killed", name)
+            process.kill()
+            return await process.wait()
+        finally:
+            await line.close()
+            await terminate(process, PATIENCE)
 
     async def _hear(self, name: object, line: LineEnd[Any, _In], take: Callable[[_In], None]) -> None:
         """Take one's messages until it is gone."""

@@ -245,7 +245,7 @@ def test_one_that_hangs_up_and_does_not_end_is_ended(monkeypatch: pytest.MonkeyP
     """A thread that waits for a disk holds up a process that carries nothing any more: another takes its place."""
 
     async def test(world: _World) -> None:
-        monkeypatch.setattr(pools, "PATIENCE", 0.01)
+        monkeypatch.setattr("gtm.runtime.process.workers.PATIENCE", 0.01)
         one, _ = await world.serve(2)
         await one.line.close()
         *_, three = await world.born(3)

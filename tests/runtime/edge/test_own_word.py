@@ -13,7 +13,7 @@ from gtm.control.live.present import Current, Present
 from gtm.control.live.subscribers import Subscribers
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.feed.wire import StateMessage, decode
-from gtm.runtime.edge.agent.agent import PATIENCE, Veto, remember, remembered
+from gtm.runtime.edge.agent.agent import UNSAID, Veto, remember, remembered
 from gtm.settings import EdgeSettings
 from gtm.telemetry import EdgeMetrics
 
@@ -32,7 +32,7 @@ def test_an_edge_says_when_it_goes_by_its_own_probes(caplog: pytest.LogCaptureFi
     assert "gtm_edge_overruled_regions 2.0" in metrics.text()
     veto.tick()
     assert not caplog.messages
-    now[0] += PATIENCE
+    now[0] += UNSAID
     veto.tick()
     veto.tick()
     assert ["a, b" in text for text in caplog.messages] == [True]

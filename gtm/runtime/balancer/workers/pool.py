@@ -49,10 +49,9 @@ from gtm.runtime.following.told import TOLD, PartsMessage, TimesMessage, ViewMes
 from gtm.runtime.process import lifeline
 from gtm.runtime.process.clocks import boot_time
 from gtm.runtime.process.forkserver import Process
-from gtm.runtime.process.lifeline import terminate
 from gtm.runtime.process.listeners import Listener
 from gtm.runtime.process.listeners import Use as SocketUse
-from gtm.runtime.process.workers import LineEnd, Workers
+from gtm.runtime.process.workers import PATIENCE, LineEnd, Workers
 from gtm.settings import BalancerSettings
 
 # --- One worker of a balancer: carries requests, by the View and the words that the balancer's first process tells it. ---
@@ -451,8 +450,6 @@ logger = logging.getLogger(__name__)
 
 SILENT = 3
 """Looks, a second apart, at a worker that said nothing between them, from which nobody waits for it. It has to say something three times a second."""
-PATIENCE = 5.0
-"""Seconds that a worker may take to end, beyond the drain time."""
 _GATHERED = 0.005
 """Seconds for which words are gathered before they are passed on."""
 ASKED = 2.0
@@ -661,42 +658,22 @@ class WorkerPool(Workers[PoolEnd], Carriers):
         name = f"{self._instance}/{number}"
         told = WorkerSettings(number, name, replace(self._settings, token=""), -1, lent)
         process, line = await self._begin(told, [one.descriptor for one in lent])
-        try:
-            return await self._follow(RunningWorker(number, name, line, process))
-        finally:
-            await terminate(process, PATIENCE)
-            self._leases.ended(number - 1)
-
-    async def _follow(self, worker: RunningWorker) -> int:
-        """Tell it what it needs, and hear it until its end."""
-        worker.line.put(self._everything())
+        worker = RunningWorker(number, name, line, process)
+        line.put(self._everything())
         if self._key is not None:
-            worker.line.put([KeyMessage(self._key)])
-        worker.line.put([PartsMessage(self._leases.started(worker.number - 1))])
-        self._running[worker.number] = worker
+            line.put([KeyMessage(self._key)])
+        line.put([PartsMessage(self._leases.started(number - 1))])
+        self._running[number] = worker
         self._relay_soon()
-        if self._finishing.is_set():
-            worker.process.terminate()
         try:
-            await self._hear(worker.number, worker.line, partial(self._take, worker))
-            return await self._end(worker)
+            return await self._live(number, process, line, partial(self._take, worker))
         finally:
             self._ended(worker)
             self._metrics.ended(worker.metrics)
-            self._shown.pop(worker.number, None)
+            self._shown.pop(number, None)
             self._look_for_answers()
             self._relay_soon()
-            await worker.line.close()
-
-    @staticmethod
-    async def _end(worker: RunningWorker) -> int:
-        """The exit code of one that has hung up, and so carries nothing more."""
-        try:
-            return await asyncio.wait_for(worker.process.wait(), PATIENCE)
-        except TimeoutError:
-            logger.error("worker %d hung up, but does not end: it is killed", worker.number)
-            worker.process.kill()
-            return await worker.process.wait()
+            self._leases.ended(number - 1)
 
     async def _watch(self) -> None:
         while True:
@@ -716,19 +693,17 @@ class WorkerPool(Workers[PoolEnd], Carriers):
 
     # --- what they are told ---
 
-    def put(self, message: ViewMessage) -> None:
+    def put(self, message: ToWorker) -> None:
         for one in self._running.values():
             one.line.put([message])
 
     def look_again(self) -> None:
         """Let each worker read its files again."""
-        for one in self._running.values():
-            one.line.put([LookMessage()])
+        self.put(LookMessage())
 
     def sign(self, key: OwnKey) -> None:
         self._key = key
-        for one in self._running.values():
-            one.line.put([KeyMessage(key)])
+        self.put(KeyMessage(key))
 
     def lease(self, holder: LeaseHolder) -> None:
         parts = holder.parts()
@@ -782,8 +757,7 @@ class WorkerPool(Workers[PoolEnd], Carriers):
             self._asked += 1
             self._shown = {}
             self._answered.clear()
-            for one in self._running.values():
-                one.line.put([AskMessage(self._asked)])
+            self.put(AskMessage(self._asked))
             if any(one.ready for one in self._running.values()):
                 self._look_for_answers()
                 with suppress(TimeoutError):

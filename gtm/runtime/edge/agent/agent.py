@@ -75,17 +75,16 @@ from gtm.runtime.edge.line import (
 from gtm.runtime.edge.orphans import make_door
 from gtm.runtime.following.following import Follower
 from gtm.runtime.following.handover import HandoverError, Ownership
-from gtm.runtime.following.tasks import die, first_of
+from gtm.runtime.following.tasks import die
 from gtm.runtime.following.told import PartsMessage
-from gtm.runtime.process import lifeline, signals
+from gtm.runtime.process import lifeline
 from gtm.runtime.process.clocks import boot_time
 from gtm.runtime.process.forkserver import Process
-from gtm.runtime.process.lifeline import terminate
 from gtm.runtime.process.listeners import Listener, Listeners, Use, open_listeners
 from gtm.runtime.process.notify import notify_ready
 from gtm.runtime.process.places import say_lacking
 from gtm.runtime.process.privileges import conceal
-from gtm.runtime.process.workers import Workers
+from gtm.runtime.process.workers import PATIENCE, Workers
 from gtm.secret import SecretError, SecretKind, read_file
 from gtm.settings import EdgeSettings
 from gtm.telemetry import EdgeMetrics, GaugeValue
@@ -94,9 +93,6 @@ from gtm.telemetry import EdgeMetrics, GaugeValue
 
 
 _HTTP_ALONE = (MetricsMessage, SilentMessage, PartsMessage, SigningMessage, HandoffKeysMessage)
-
-_PATIENCE = 5.0
-"""Seconds that a worker may take to stop."""
 
 
 @dataclass(eq=False, repr=False)
@@ -173,7 +169,7 @@ class EdgeWorkers(Workers[AgentEnd]):
 
     async def finish(self) -> None:
         """End every worker once it has answered what it has begun, for `FINISH` seconds at most, and carried requests for `drain_time` more."""
-        await self._finish(self._processes.values(), FINISH + self.settings.drain_time + _PATIENCE)
+        await self._finish(self._processes.values(), FINISH + self.settings.drain_time + PATIENCE)
 
     def _changed(self) -> None:
         """A worker began to listen, took another policy in, or ended."""
@@ -211,14 +207,11 @@ class EdgeWorkers(Workers[AgentEnd]):
         self._processes[worker] = process
         self._changed()
         try:
-            await self._hear(worker, link, partial(self._take, worker))
-            return await process.wait()
+            return await self._live(worker, process, link, partial(self._take, worker))
         finally:
             del self._links[worker], self._processes[worker]
             self._answering.pop(worker, None)
             self._changed()
-            await link.close()
-            await terminate(process, _PATIENCE)
             if worker.kind is WorkerKind.HTTP:
                 self.leases.ended(worker.index)
             _unlink(path)
@@ -340,15 +333,13 @@ class EdgeOwnership(Ownership):
 
     async def relieved(self) -> None:
         """Wait until the predecessor has ended. Orphans that do not are killed: nobody else looks after them."""
-        what, patience = ("worker", orphans.ENDING) if self._orphans else ("edge", None)
-        for predecessor in self._predecessors:
+        for orphan in self._predecessors if self._orphans else ():
             try:
-                await asyncio.wait_for(predecessor.ended(), patience)
+                await asyncio.wait_for(orphan.ended(), orphans.ENDING)
             except TimeoutError:
-                logger.error("the worker of process %d does not end; killing it", predecessor.process)
-                predecessor.kill()
-                await predecessor.ended()
-            logger.info("the %s of process %d has ended", what, predecessor.process)
+                logger.error("the worker of process %d does not end; killing it", orphan.process)
+                orphan.kill()
+        await self._relieved("worker" if self._orphans else "edge")
 
     def release(self) -> None:
         self.listeners.close()
@@ -538,7 +529,7 @@ class EdgeRoundTrips:
 # Where votes would empty it, an edge goes by its own word against the common verdict, and says so.
 
 
-PATIENCE = 3.0
+UNSAID = 3.0
 """Seconds for which it goes on before the log says so: when many regions recover, control is told a moment later."""
 _Table = dict[str, dict[str, EndpointHealth]]
 
@@ -579,7 +570,7 @@ class Veto:
 
     def tick(self) -> None:
         """Say so, if it lasts."""
-        if self.regions and not self._said and self._monotonic() - self._since >= PATIENCE:
+        if self.regions and not self._said and self._monotonic() - self._since >= UNSAID:
             self._said = True
             logger.error(
                 "going by this edge's own probes, which see %s up: most edges say that they are down",
@@ -753,22 +744,16 @@ class Agent(Follower):
             GeoIPError: the GeoIP database or the overrides cannot be read.
         """
         conceal()
-        try:
-            self.owned.take()
-            conceal()  # again: becoming another user may have undone it
+        with self._owning():
             await self._run()
-        finally:
-            self._kept.close()
-            self.owned.release()
 
     async def _run(self) -> None:
         settings = self.settings
+        self._mind(_look, self._lost_parent)
         locator = Locator(settings.geoip_db, settings.geoip_overrides, anonymous=settings.geoip_anonymous_db)
         self._geoip_built = float(locator.build_epoch)
         say_lacking(locator)
         locator.close()
-        signals.heed(self.stop, _look)
-        lifeline.watch(self._lost_parent)
         self.workers = EdgeWorkers(
             settings,
             self.owned.listeners,
@@ -782,27 +767,21 @@ class Agent(Follower):
             pulse=self.pulse,
         )
         self._prober.start()
-        try:
-            self._tasks.start(self.settle())
-            await self.load()
-            self._tasks.start(self.follow())
-            await first_of(self._loaded, self._stopping)
-            if not self._stopping.is_set():
-                await self._answer()
-        finally:
-            failure = self._tasks.failure
-            if failure is not None and self._settled:
-                die(failure)
-            if failure is None:
-                self.owned.abandon()
-            if self.owned.covered:
-                await self.workers.finish()
-            await self._tasks.cancel()
-            await self.workers.stop()
-            await self._prober.stop()
-            await self._kept.keep_times()
-        if self._tasks.failure is not None:
-            raise self._tasks.failure  # with its traceback, and an exit code that makes a supervisor start the edge again
+        self._tasks.start(self.settle())
+        await self._live(self.load, self._answer, self._end)
+
+    async def _end(self) -> None:
+        assert self.workers is not None  # noqa: S101 - set by run()
+        failure = self._tasks.failure
+        if failure is not None and self._settled:
+            die(failure)
+        if failure is None:
+            self.owned.abandon()
+        if self.owned.covered:
+            await self.workers.finish()
+        await self._tasks.cancel()
+        await self.workers.stop()
+        await self._prober.stop()
 
     async def _answer(self) -> None:
         """From the first View on: probe, start workers, report, until told to stop."""
@@ -1069,24 +1048,17 @@ class Agent(Follower):
             if result.certificate is not None:
                 yield "gtm_edge_certificate_expiry_timestamp_seconds", place, result.certificate.not_after
 
-    async def _tick(self) -> None:
+    async def _beat(self, number: int) -> None:
         assert self.workers is not None  # noqa: S101 - set by run()
-        beats = 0
-        while True:
-            await asyncio.sleep(1.0)
-            beats += 1
-            self.current.tick()
-            self._veto.tick()
-            await self._tell_times()
-            if beats % LEARN_EVERY == 0:
-                self._round_trips.end_interval()
-                # Not while a predecessor or successor does.
-                if self._settled and await self._roll_keys():
-                    self.due.set()
-                    self.workers.put(self._signing())
-            await self._keep_addresses()
-            if self._agreed.plan_runs_out:
-                self._publish()  # the last plan ends some time
-            await self.retry()
-            self.workers.put([MetricsMessage(self.metrics.text())])
-            self.workers.beat()
+        self._veto.tick()
+        if number % LEARN_EVERY == 0:
+            self._round_trips.end_interval()
+            # Not while a predecessor or successor does.
+            if self._settled and await self._roll_keys():
+                self.due.set()
+                self.workers.put(self._signing())
+        await self._keep_addresses()
+        if self._agreed.plan_runs_out:
+            self._publish()  # the last plan ends some time
+        self.workers.put([MetricsMessage(self.metrics.text())])
+        self.workers.beat()
