@@ -22,6 +22,7 @@ from gtm.core.latency.samples import Delta
 from gtm.core.quota.names import QuotaText
 from gtm.feed.wire import Lines
 from gtm.runtime.following.told import TOLD, PartsMessage, ViewMessage
+from gtm.runtime.process.listeners import Lent
 from gtm.runtime.process.workers import LineEnd
 from gtm.settings import EdgeSettings
 
@@ -59,7 +60,7 @@ class WorkerId:
 class EdgeWorkerSettings:
     """One worker's.
 
-    `edge` is what its edge was told, but for the token. `descriptor` is the worker's end of the link, `udp` and `tcp` are
+    `edge` is what its edge was told, but for the token. `descriptor` is the worker's end of the link, `lent` are
     bound sockets that the agent lends it. `cookie_secrets` are what DNS cookies are made with, and what they were made
     with before; only workers of DNS have them. `door` is a bound Unix socket at which a next agent finds this worker,
     should its own be gone; None: it ends with its own.
@@ -68,8 +69,7 @@ class EdgeWorkerSettings:
     id: WorkerId
     edge: EdgeSettings
     descriptor: int
-    udp: tuple[int, ...] = ()
-    tcp: tuple[int, ...] = ()
+    lent: tuple[Lent, ...] = ()
     cookie_secrets: tuple[bytes, ...] = ()
     door: int | None = None
 

@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gtm.lockfile import LockFile, LockHeld
-from gtm.runtime.edge.line import WorkerKind
 from gtm.runtime.following.handover import (
     STOP,
     HandoverError,
@@ -36,7 +35,7 @@ from gtm.runtime.following.handover import (
     peer,
     short,
 )
-from gtm.runtime.process.listeners import Listener, Use
+from gtm.runtime.process.listeners import Listener
 
 logger = logging.getLogger(__name__)
 
@@ -247,15 +246,3 @@ def _tell(holder: str, told: Sequence[int]) -> list[int]:
     except ProcessLookupError:
         return []
     return [process]
-
-
-def own_listeners(
-    kind: WorkerKind, udp: Sequence[socket.socket], tcp: Sequence[socket.socket]
-) -> list[Listener]:
-    """The sockets of a worker that reads them, with what they are for."""
-    uses = [
-        *((Use.DNS_UDP, one) for one in udp),
-        *((Use.HTTP if kind is WorkerKind.HTTP else Use.DNS_TCP, one) for one in tcp),
-    ]
-    named = [(use, sock.getsockname(), sock) for use, sock in uses]
-    return [Listener(use, name[0], name[1], sock) for use, name, sock in named]

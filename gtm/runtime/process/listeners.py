@@ -63,6 +63,25 @@ class Listener:
         return self.use, self.host, self.port
 
 
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """A listener as a worker is handed it: its owner keeps the socket."""
+
+    use: Use
+    host: str
+    port: int
+    descriptor: int
+
+    @classmethod
+    def of(cls, one: Listener) -> Lent:
+        """Lend one."""
+        return cls(*one.place, one.socket.fileno())
+
+    def taken(self) -> Listener:
+        """In the worker: the socket that it was lent."""
+        return Listener(self.use, self.host, self.port, socket.socket(fileno=self.descriptor))
+
+
 class Listeners:
     """The sockets of an edge with so many DNS workers and as many HTTP workers.
 
@@ -77,13 +96,13 @@ class Listeners:
         self._spare = tuple(spare)
         self._workers = workers
 
-    def lent(self, use: Use, number: int) -> tuple[int, ...]:
-        """The descriptors that a worker (0 to `workers` - 1) reads: of each place one, or several of TCP."""
-        places: dict[Place, list[int]] = {}
+    def lent(self, use: Use, number: int) -> tuple[Lent, ...]:
+        """What a worker (0 to `workers` - 1) reads: of each place one, or several of TCP."""
+        places: dict[Place, list[Lent]] = {}
         for one in self.settled:
             if one.use is use:
-                places.setdefault(one.place, []).append(one.socket.fileno())
-        return tuple(fd for descriptors in places.values() for fd in descriptors[number :: self._workers])
+                places.setdefault(one.place, []).append(Lent.of(one))
+        return tuple(one for lent in places.values() for one in lent[number :: self._workers])
 
     def retire(self) -> None:
         """Let nothing more arrive at spare sockets, and leave the rest to the workers that still read them."""

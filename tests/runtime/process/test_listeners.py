@@ -52,8 +52,8 @@ def test_each_worker_has_sockets_of_its_own(three: Listeners) -> None:
     """Every worker is lent one socket of each address, and none of another's."""
     for use in USES:
         lent = [three.lent(use, number) for number in range(3)]
-        assert [len(descriptors) for descriptors in lent] == [1, 1, 1]
-        assert {fd for (fd,) in lent} == {one.socket.fileno() for one in of(three, use)}
+        assert [len(some) for some in lent] == [1, 1, 1]
+        assert {one.descriptor for (one,) in lent} == {one.socket.fileno() for one in of(three, use)}
     assert address(three, Use.DNS_UDP) == address(three, Use.DNS_TCP)
 
 

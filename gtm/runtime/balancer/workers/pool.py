@@ -49,8 +49,7 @@ from gtm.runtime.following.told import TOLD, PartsMessage, TimesMessage, ViewMes
 from gtm.runtime.process import lifeline
 from gtm.runtime.process.clocks import boot_time
 from gtm.runtime.process.forkserver import Process
-from gtm.runtime.process.listeners import Listener
-from gtm.runtime.process.listeners import Use as SocketUse
+from gtm.runtime.process.listeners import Lent, Listener
 from gtm.runtime.process.workers import PATIENCE, LineEnd, Workers
 from gtm.settings import BalancerSettings
 
@@ -62,15 +61,6 @@ from gtm.settings import BalancerSettings
 
 
 # --- What a balancer and one of its workers tell each other, on a line that is that worker's alone, and what a worker is handed at its start. ---
-
-
-@dataclass(frozen=True, slots=True)
-class Lent:
-    """A bound socket that a worker is lent: where, and its descriptor."""
-
-    host: str
-    port: int
-    descriptor: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,12 +243,7 @@ class BalancerWorker:
             await carrier.start()
             if self._stopping.is_set():
                 return
-            await carrier.open(
-                [
-                    Listener(SocketUse.REQUESTS, one.host, one.port, socket.socket(fileno=one.descriptor))
-                    for one in self._told.lent
-                ]
-            )
+            await carrier.open([one.taken() for one in self._told.lent])
             self._tasks.start(self._tell(carrier))
             self._tasks.start(self._tick(carrier))
             snapshot = self._current.snapshot
@@ -654,7 +639,7 @@ class WorkerPool(Workers[PoolEnd], Carriers):
                 waiting.cancel()
 
     async def _run(self, number: int) -> int | None:
-        lent = tuple(Lent(one.host, one.port, one.socket.fileno()) for one in self._listeners)
+        lent = tuple(map(Lent.of, self._listeners))
         name = f"{self._instance}/{number}"
         told = WorkerSettings(number, name, replace(self._settings, token=""), -1, lent)
         process, line = await self._begin(told, [one.descriptor for one in lent])

@@ -188,7 +188,7 @@ class EdgeWorkers(Workers[AgentEnd]):
     async def _run(self, worker: WorkerId) -> int | None:
         path, door = self._door()
         told = self._told(worker, door)
-        lent = (*told.udp, *told.tcp, *(() if told.door is None else (told.door,)))
+        lent = (*(one.descriptor for one in told.lent), *(() if told.door is None else (told.door,)))
         try:
             process, link = await self._begin(told, lent, str(worker))
         except BaseException:
@@ -229,12 +229,12 @@ class EdgeWorkers(Workers[AgentEnd]):
     def _told(self, worker: WorkerId, door: socket.socket | None) -> EdgeWorkerSettings:
         """What a worker is told at its start, with the sockets that are its own."""
         dns = worker.kind is WorkerKind.DNS
+        uses = (Use.DNS_UDP, Use.DNS_TCP) if dns else (Use.HTTP,)
         return EdgeWorkerSettings(
             id=worker,
             edge=replace(self.settings, token=""),
             descriptor=-1,
-            udp=self.listeners.lent(Use.DNS_UDP, worker.index) if dns else (),
-            tcp=self.listeners.lent(Use.DNS_TCP if dns else Use.HTTP, worker.index),
+            lent=tuple(one for use in uses for one in self.listeners.lent(use, worker.index)),
             cookie_secrets=self.cookie_secrets if dns else (),
             door=None if door is None else door.fileno(),
         )

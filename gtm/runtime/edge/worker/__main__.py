@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 import resource
 import secrets
-import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -16,13 +15,14 @@ from gtm.geoip.near import own_names
 from gtm.http.answers.corrections import Corrections
 from gtm.http.app import EdgeApp, EdgeOptions
 from gtm.runtime.edge.line import FINISH, EdgeWorkerSettings, WorkerKind
-from gtm.runtime.edge.orphans import listen_early, own_listeners
+from gtm.runtime.edge.orphans import listen_early
 from gtm.runtime.edge.worker.worker import EdgeWorker
 from gtm.runtime.process import pauses, signals
 from gtm.runtime.process.clocks import boot_time
 from gtm.runtime.process.connections import fitting, raise_descriptor_limit
 from gtm.runtime.process.handed import received
 from gtm.runtime.process.http import DirectProtocol, HandedConnection, Lines, PatientServer, server_config
+from gtm.runtime.process.listeners import Use
 from gtm.runtime.process.logs import configure
 from gtm.transport import tls_when_needed
 
@@ -46,9 +46,10 @@ def _run_dns(worker: EdgeWorker) -> None:
         return answerer.udp(packet, client)
 
     limits = TcpLimits().fitting(fitting(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
-    udp, tcp = _sockets(worker.settings.udp), _sockets(worker.settings.tcp)
+    listeners = [one.taken() for one in worker.settings.lent]
+    udp, tcp = ([one.socket for one in listeners if one.use is use] for use in (Use.DNS_UDP, Use.DNS_TCP))
     server = DnsServer(udp, tcp, respond, counts=worker.counts, limits=limits, limiter=worker.limiter)
-    worker.start(server.stop, lambda: server.stop(FINISH), own_listeners(WorkerKind.DNS, udp, tcp))
+    worker.start(server.stop, lambda: server.stop(FINISH), listeners)
     worker.ready(router)
     server.serve()
 
@@ -148,16 +149,9 @@ def _run_http(worker: EdgeWorker) -> None:
         carrier=LateCarrier(worker, app),
     )
     server = PatientServer(config, started=lambda: worker.ready(router), tls=worker.tls)
-    tcp = _sockets(worker.settings.tcp)
-    worker.start(
-        lambda: server.finish(0.0), lambda: server.finish(FINISH), own_listeners(WorkerKind.HTTP, (), tcp)
-    )
-    server.run_on(tcp)
-
-
-def _sockets(descriptors: Iterable[int]) -> list[socket.socket]:
-    """Sockets that the agent lends."""
-    return [socket.socket(fileno=descriptor) for descriptor in descriptors]
+    listeners = [one.taken() for one in worker.settings.lent]
+    worker.start(lambda: server.finish(0.0), lambda: server.finish(FINISH), listeners)
+    server.run_on([one.socket for one in listeners])
 
 
 def main() -> None:
