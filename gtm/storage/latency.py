@@ -34,7 +34,8 @@ class LatencyRepository(Repository):
 
     async def save(self, changed: Iterable[Sum], gone: Iterable[SumKey]) -> None:
         """Store sums that changed, and delete those that are gone; one older than what is stored changes nothing."""
-        await self._save(tables.latency_sums, map(_sum_row, sorted(changed)), sorted(gone))
+        rows = ({**_dated(kept._asdict()), "level": kept.level.value} for kept in sorted(changed))
+        await self._save(tables.latency_sums, rows, sorted(gone))
 
     async def load_votes(self) -> list[Vote]:
         """Every vote."""
@@ -42,7 +43,8 @@ class LatencyRepository(Repository):
 
     async def save_votes(self, changed: Iterable[Vote], gone: Iterable[VoteKey]) -> None:
         """Store votes that changed, and delete those that are gone; one older than what is stored changes nothing."""
-        await self._save(tables.latency_votes, map(_vote_row, sorted(changed)), sorted(gone))
+        rows = (_dated(vote._asdict()) for vote in sorted(changed))
+        await self._save(tables.latency_votes, rows, sorted(gone))
 
     async def _save(
         self, table: Table, rows: Iterable[Mapping[str, Any]], gone: list[SumKey] | list[VoteKey]
@@ -52,14 +54,6 @@ class LatencyRepository(Repository):
         identity = tuple_(*table.primary_key)
         for start in range(0, len(gone), _CHUNK):
             await self._execute(delete(table).where(identity.in_(gone[start : start + _CHUNK])))
-
-
-def _sum_row(kept: Sum) -> dict[str, Any]:
-    return {**_dated(kept._asdict()), "level": kept.level.value}
-
-
-def _vote_row(vote: Vote) -> dict[str, Any]:
-    return _dated(vote._asdict())
 
 
 def _dated(row: dict[str, Any]) -> dict[str, Any]:

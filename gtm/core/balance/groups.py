@@ -83,7 +83,10 @@ def groups_of(servers: Sequence[KnownServer]) -> ServerGroups:
         (number, *(other for other, more in enumerate(every) if one < more))
         for number, one in enumerate(every)
     )
-    of = {name: _least(every, those) for name, those in (of_adapters | of_models).items()}
+    of = {  # the smallest that has all of those
+        name: next(number for number, one in enumerate(every) if those <= one)
+        for name, those in (of_adapters | of_models).items()
+    }
     places = {those: number for number, those in enumerate(every)}
     open_to_all = tuple(places[one] for one in kinds)
     anywhere = tuple(places[one] for one in kinds if one <= unheard) or open_to_all
@@ -129,11 +132,6 @@ def _joined(sets: Collection[frozenset[str]]) -> list[frozenset[str]]:
 def _ordered(sets: Collection[frozenset[str]]) -> list[frozenset[str]]:
     """The smallest first."""
     return sorted(sets, key=lambda one: (len(one), sorted(one)))
-
-
-def _least(ordered: Sequence[frozenset[str]], those: frozenset[str]) -> int:
-    """The smallest that has all of those."""
-    return next(number for number, one in enumerate(ordered) if those <= one)
 
 
 def _name(servers: frozenset[str]) -> str:

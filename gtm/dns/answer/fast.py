@@ -95,9 +95,6 @@ from gtm.dns.zone.static import static_content
 from gtm.dns.zone.zones import Host, Names, suffixes
 from gtm.telemetry import Counts, Tally, decision_key, joint_key, metric_key
 
-# --- Which questions the short way answers, and which ranking class each audience falls into. ---
-
-
 # --- Answers made ready in bytes, which a query completes with its id, its question and its OPT record. ---
 
 

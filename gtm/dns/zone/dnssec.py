@@ -98,9 +98,6 @@ def _bitmap(types: Iterable[int]) -> bytes:
     return b"".join(bytes((number, len(bits))) + bits for number, bits in windows.items())
 
 
-# --- Signed answers: what a client that asks for DNSSEC gets (RFC 4035 §3.1). ---
-
-
 # --- RRSIG records (RFC 4034 §3) by ECDSA P-256 (RFC 6605), made once a period and kept. ---
 #
 # Laws:

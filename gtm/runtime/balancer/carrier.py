@@ -102,9 +102,6 @@ def together(words: list[Word]) -> Word:
     return Word(uses, loads, max((word.age for word in words), default=0.0), groups=groups)
 
 
-# --- What carries requests in one process: law, admission, choice, the health of backends, pushes, and the connections themselves. ---
-
-
 # --- What looks after a region's backends, and tells picker and admission what it finds. ---
 
 
@@ -223,9 +220,6 @@ class HealthLoop:
             one.condition.memory for one in self.picker.pool.candidates if one.condition.memory is not None
         ]
         return sum(known) / len(known) if known else None
-
-
-# --- What carries requests in one process: law, admission, choice, the health of backends, pushes, and the connections themselves. ---
 
 
 # --- How clients come to a balancer, and it to its backends: plain or by TLS, behind a PROXY protocol or not. ---

@@ -184,9 +184,6 @@ def _signed(body: bytes) -> bytes:
     return _MAGIC + b"\0" + body
 
 
-# --- The way to the region's other balancers: datagrams to each as often as there is something to say, and what comes from them. ---
-
-
 # --- Which balancers of its region one believes, and what they said last. ---
 #
 # Laws:

@@ -92,9 +92,6 @@ class LineEnd(Generic[_Out, _In]):
                     return
 
 
-# --- The workers of one process: started, heard, started again when they die, and ended, each over a line of its own. ---
-
-
 # --- A child process that is kept running: started, watched, and started again when it ends by itself. ---
 
 

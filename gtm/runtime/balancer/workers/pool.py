@@ -336,9 +336,6 @@ class BalancerWorker:
                 pass
 
 
-# --- A balancer's workers: started, fed, counted, and started again when they die. ---
-
-
 # --- What several workers show of themselves, as one balancer's. ---
 
 

@@ -273,9 +273,6 @@ def _unlink(door: Path | None) -> None:
             door.unlink()
 
 
-# --- The edge's agent: follows control, probes, keeps the last good View, and runs the workers that answer. ---
-
-
 # --- What an edge owns on its machine: the data directory, its listening sockets, a user; free, or from a predecessor. ---
 
 
@@ -366,9 +363,6 @@ class EdgeOwnership(Ownership):
                     half.unlink()
 
 
-# --- The edge's agent: follows control, probes, keeps the last good View, and runs the workers that answer. ---
-
-
 # --- What an edge keeps in its data directory for its next start: the name that its token is for, and the addresses that were up once. ---
 #
 # The name is that of an edge which nobody named: the host's, until control says which one its token is for. Kept, the edge has it from
@@ -457,9 +451,6 @@ def cookie_secrets(path: Path | None) -> tuple[bytes, ...]:
     return tuple(map(bytes.fromhex, text.split()))
 
 
-# --- The edge's agent: follows control, probes, keeps the last good View, and runs the workers that answer. ---
-
-
 # --- What one edge learned of round trips, held by its agent until control is told. ---
 #
 # Law: what waits is bounded. While control is away the newest is kept.
@@ -519,9 +510,6 @@ class EdgeRoundTrips:
             tuple(self._deltas.popleft() for _ in range(min(MAX_SENT, len(self._deltas)))),
             tuple(self._witnesses.popleft() for _ in range(min(MAX_SENT, len(self._witnesses)))),
         )
-
-
-# --- The edge's agent: follows control, probes, keeps the last good View, and runs the workers that answer. ---
 
 
 # --- What control last said of the world, and how far that still holds: health while it is heard, its plan for a while after. ---

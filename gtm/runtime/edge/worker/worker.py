@@ -360,7 +360,8 @@ class EdgeWorker:
         self._sign_anew()
         self._turn()
         if number % _RELOAD_EVERY == 0:
-            self._reload_geoip()
+            if reload_places(self.locator):
+                self.current.rebuild()
             wrong = None if self.tls is None else self.tls.look()
             if wrong is not None:
                 logger.error("%s", wrong)
@@ -524,10 +525,6 @@ class EdgeWorker:
     def _sign_anew(self) -> None:
         """Let go of the answers that were made ready with the signatures of another period."""
         if self._signer.zones and self._signer.period() != self._period:
-            self.current.rebuild()
-
-    def _reload_geoip(self) -> None:
-        if reload_places(self.locator):
             self.current.rebuild()
 
 
