@@ -6,7 +6,7 @@ A square's knowledge is worked out at its middle, once for each region that is a
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from heapq import nlargest
 from math import acos, cos, exp, pi
@@ -44,19 +44,17 @@ class SquareCorrection(NamedTuple):
     source: Source
 
 
+@dataclass(slots=True, eq=False)
 class _SquareView:
     """What is known at a square, worked out once for each region that is asked for."""
 
-    __slots__ = ("corrections", "mutuals", "neighbours", "own", "own_offset", "square", "weights")
-
-    def __init__(self, square: Square, weights: list[float], own: Row) -> None:
-        self.square = square
-        self.weights = weights
-        self.own = own
-        self.mutuals: dict[int, float] = {}
-        self.corrections: dict[int, SquareCorrection] = {}
-        self.neighbours: list[tuple[float, _Place]] | None = None
-        self.own_offset: float | None = None
+    square: Square
+    weights: list[float]
+    own: Row
+    mutuals: dict[int, float] = field(default_factory=dict)
+    corrections: dict[int, SquareCorrection] = field(default_factory=dict)
+    neighbours: list[tuple[float, _Place]] | None = None
+    own_offset: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

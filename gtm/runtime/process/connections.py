@@ -14,6 +14,7 @@ import asyncio
 import logging
 import resource
 from collections.abc import Hashable
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from gtm.core.shares import Shares
@@ -74,16 +75,14 @@ def fitting(descriptors: int, each: int = 1) -> int:
     return max(1, min(MAX_CONNECTIONS, max(descriptors - _APART, descriptors // 2) // each))
 
 
+@dataclass(slots=True, eq=False)
 class _Group:
     """One client's connections, by what they wait for; of each, those that have longest come first."""
 
-    __slots__ = ("answered", "arriving", "client", "idle")
-
-    def __init__(self, client: Hashable) -> None:
-        self.client = client
-        self.idle: dict[Connection, None] = {}
-        self.arriving: dict[Connection, None] = {}
-        self.answered: dict[Connection, None] = {}
+    client: Hashable
+    idle: dict[Connection, None] = field(default_factory=dict)
+    arriving: dict[Connection, None] = field(default_factory=dict)
+    answered: dict[Connection, None] = field(default_factory=dict)
 
 
 def say_once_without_room(loop: asyncio.AbstractEventLoop) -> None:

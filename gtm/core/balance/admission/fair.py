@@ -47,6 +47,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Hashable
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace
 
 from gtm.core.balance.admission.tenants import TenantAccount
@@ -84,20 +85,20 @@ class ClientLine:
         return self.deadlines[0][0]
 
 
+@dataclass(slots=True, eq=False)
 class Flow:
     """One tenant's requests that wait in one tier: a line for each client, in the order of their turns."""
 
-    __slots__ = ("body_bytes", "carried", "count", "lines", "ranked", "shares", "tenant")
-
-    def __init__(self, tenant: TenantAccount) -> None:
-        self.tenant = tenant
-        self.lines: OrderedDict[Hashable, ClientLine] = OrderedDict()
-        self.shares: Shares[Hashable] = Shares()
-        """What clients have in it, in units."""
-        self.count = 0
-        self.body_bytes = 0
-        self.carried = 0.0  # cost that served requests had beyond what was expected of them
-        self.ranked = 0.0  # its newest value among the shares of tenants
+    tenant: TenantAccount
+    lines: OrderedDict[Hashable, ClientLine] = field(default_factory=OrderedDict)
+    shares: Shares[Hashable] = field(default_factory=Shares)
+    """What clients have in it, in units."""
+    count: int = 0
+    body_bytes: int = 0
+    carried: float = 0.0
+    """Cost that served requests had beyond what was expected of them."""
+    ranked: float = 0.0
+    """Its newest value among the shares of tenants."""
 
     def add(self, ticket: Ticket) -> None:
         """Let one wait, behind those of its client."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from hashlib import blake2b
 
 MOST_BLOCKS = 262_144
@@ -42,15 +43,13 @@ def blocks(prompt: bytes, size: int, salt: bytes = b"", most: int = LONGEST) -> 
     return tuple(found)
 
 
+@dataclass(slots=True, eq=False)
 class _Held:
     """What one server has: the least recently used first. `bit` is its own in the masks of holders; `holds`: None: as many as it may."""
 
-    __slots__ = ("bit", "blocks", "holds")
-
-    def __init__(self, bit: int) -> None:
-        self.bit = bit
-        self.blocks: OrderedDict[int, None] = OrderedDict()
-        self.holds: int | None = None
+    bit: int
+    blocks: OrderedDict[int, None] = field(default_factory=OrderedDict)
+    holds: int | None = None
 
 
 class PrefixMap:
