@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gtm.api.context import PRINCIPAL, authenticate, whose
-from gtm.api.problems import control_problem, problem, unexpected
+from gtm.api.problems import PATCHES, control_problem, problem, unexpected
 from gtm.control.errors import NO_TOKEN, ControlError, Unauthorized
 from gtm.storage.turns import CALLER
 
@@ -42,18 +42,22 @@ class BodyLimit:
         if scope["type"] != "http" or scope["method"] not in _WITH_BODY:
             await self._app(scope, receive, send)
             return
-        headers = {name.lower(): value for name, value in scope["headers"]}
-        length = headers.get(b"content-length", b"")
-        has_body = b"transfer-encoding" in headers or length not in (b"", b"0")
+        sent = {name.lower(): value for name, value in scope["headers"]}
+        length = sent.get(b"content-length", b"")
+        has_body = b"transfer-encoding" in sent or length not in (b"", b"0")
         too_large = f"the body is larger than the {self._max_body} bytes accepted"
         if length.isdigit() and int(length[:20]) > self._max_body:
             await problem(413, too_large, title="content too large")(scope, receive, send)
             return
-        kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
-        if has_body and kind != b"application/json":
-            given = kind.decode("latin-1") or "nothing"
-            detail = f"the body must be `application/json`, not `{given}`"
-            await problem(415, detail, headers={"Accept": "application/json"})(scope, receive, send)
+        kind = sent.get(b"content-type", b"").split(b";")[0].strip().lower()
+        patches = scope["method"] == "PATCH"
+        accepted = PATCHES if patches else ("application/json",)
+        given = kind.decode("latin-1")
+        if has_body and given not in accepted:
+            words = " or ".join(f"`{one}`" for one in accepted)
+            detail = f"the body must be {words}, not `{given or 'nothing'}`"
+            headers = {"Accept-Patch" if patches else "Accept": ", ".join(accepted)}
+            await problem(415, detail, headers=headers)(scope, receive, send)
             return
         known = scope.get(PRINCIPAL) is not None
         if has_body and not known and not (length.isdigit() and int(length) <= FREE_BODY):

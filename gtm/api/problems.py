@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect
 from gtm.api.query import TypedResponse
 from gtm.control.errors import ControlError
 from gtm.core.model.problems import PolicyError, Problem
+from gtm.documents import patching
 from gtm.documents.schema import PolicyDocument
 from gtm.documents.structure import body_models, problems_of_errors
 from gtm.nesting import ShapeError
@@ -27,6 +28,8 @@ from gtm.storage.turns import Busy
 logger = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
+PATCHES = (patching.MEDIA_TYPE, "application/json")
+"""What bodies of PATCH may be (`Accept-Patch`, RFC 5789 §3.1)."""
 _RETRY_AFTER = {"Retry-After": "2"}
 
 
@@ -145,9 +148,9 @@ async def _validation(request: Request, error: Exception) -> Response:
 
 
 def _resource(request: Request) -> str:
-    """`services.chat` for `PUT /v1/services/chat`, so that paths read as in a policy."""
+    """`services.chat` for `PUT /v1/services/chat` (and PATCH), so that paths read as in a policy."""
     parts = request.url.path.split("/")
-    is_resource = request.method == "PUT" and len(parts) == 4
+    is_resource = request.method in {"PUT", "PATCH"} and len(parts) == 4
     return f"{parts[2].replace('-', '_')}.{parts[3]}" if is_resource else ""
 
 
@@ -161,6 +164,10 @@ async def _http(request: Request, error: Exception) -> Response:
     elif error.status_code == 405:
         allowed = sorted(_methods(request))
         headers["Allow"] = ", ".join(allowed)
+        if "PATCH" in allowed:
+            headers["Accept-Patch"] = ", ".join(PATCHES)
+        if request.method == "OPTIONS":
+            return Response(status_code=204, headers=headers)
         detail = f"`{request.method}` is not allowed here; allowed: {headers['Allow']}"
     elif error.status_code == 400:
         why = error.__cause__

@@ -17,6 +17,7 @@ from schemathesis.specs.openapi.checks import negative_data_rejection
 from gtm.api.app import create_app
 from gtm.api.query import known_query
 from gtm.core.model.access import Role
+from gtm.core.model.kinds import KINDS
 from gtm.core.model.requests import Location
 from gtm.feed.reports import EdgeReport
 from gtm.storage.session import Database
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _MEANING = [
     *("put_regions", "put_zones", "put_services", "put_residency_rules", "put_spillover_rules"),
     *("put_jurisdictions", "put_tenants", "put_data_classes"),  # a name in the body that is not the URL's
+    *(f"patch_{kind}" for kind in KINDS),  # any object is a patch
     *("apply_policy", "rollback_revision", "create_token", "simulate_policy", "explain_route"),
     "plan_policy",
     *("get_demand", "get_recorded_demand", "get_demand_timeline"),  # moments

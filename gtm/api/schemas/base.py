@@ -109,7 +109,7 @@ class Changed(Schema):
 
 
 class ResourceChanged(Changed, Generic[T]):
-    """The outcome of a PUT."""
+    """The outcome of a PUT or PATCH."""
 
     outcome: PutOutcome
     resource: T

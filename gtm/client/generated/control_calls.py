@@ -274,6 +274,50 @@ def put_jurisdictions(
     )
 
 
+def patch_jurisdictions(
+    name: str,
+    body: dict[str, Any],
+    *,
+    comment: str | None = None,
+    force: bool | None = None,
+    force_reason: str | None = None,
+    on_managed: types.OnManaged | None = None,
+    managed_reason: str | None = None,
+    if_match: str | None = None,
+    managed_by: str | None = None,
+) -> Call[types.ResourceChangedJurisdictionDocument]:
+    """Change some members of a jurisdiction. JSON Merge Patch (RFC 7396): members left out stay, null
+    takes a member away (what it is then is its default), objects are merged, lists are replaced
+    whole. What comes of it is judged as by PUT. Changes that others made meanwhile stay, without
+    If-Match too.
+
+    Args:
+        comment: Why; kept with the revision.
+        force: Make the change although it breaks safety rules; needs `force_reason`.
+        force_reason: Why it has to be made all the same; kept with the revision.
+        on_managed: What to do with what another tool manages; needs `managed_reason`. `override`:
+            change it this once. `take_over`: manage it from now on. Left out: the change is
+            refused.
+        managed_reason: Why; kept with the revision.
+        if_match: Only if the resource has (one of) these entity tags; `*`: any.
+        managed_by: The tool that makes the change, and manages from now on what it writes:
+            `terraform/prod-network`. Left out: nobody's.
+    """
+    return Call(
+        "PATCH",
+        f"/v1/jurisdictions/{segment(name)}",
+        parameters={
+            "comment": comment,
+            "force": force,
+            "force_reason": force_reason,
+            "on_managed": on_managed,
+            "managed_reason": managed_reason,
+        },
+        headers={"if-match": if_match, "GTM-Managed-By": managed_by},
+        body=body,
+    )
+
+
 def delete_jurisdictions(
     name: str,
     *,
@@ -436,6 +480,49 @@ def put_regions(
     )
 
 
+def patch_regions(
+    name: str,
+    body: dict[str, Any],
+    *,
+    comment: str | None = None,
+    force: bool | None = None,
+    force_reason: str | None = None,
+    on_managed: types.OnManaged | None = None,
+    managed_reason: str | None = None,
+    if_match: str | None = None,
+    managed_by: str | None = None,
+) -> Call[types.ResourceChangedRegionDocument]:
+    """Change some members of a region. JSON Merge Patch (RFC 7396): members left out stay, null takes a
+    member away (what it is then is its default), objects are merged, lists are replaced whole. What
+    comes of it is judged as by PUT. Changes that others made meanwhile stay, without If-Match too.
+
+    Args:
+        comment: Why; kept with the revision.
+        force: Make the change although it breaks safety rules; needs `force_reason`.
+        force_reason: Why it has to be made all the same; kept with the revision.
+        on_managed: What to do with what another tool manages; needs `managed_reason`. `override`:
+            change it this once. `take_over`: manage it from now on. Left out: the change is
+            refused.
+        managed_reason: Why; kept with the revision.
+        if_match: Only if the resource has (one of) these entity tags; `*`: any.
+        managed_by: The tool that makes the change, and manages from now on what it writes:
+            `terraform/prod-network`. Left out: nobody's.
+    """
+    return Call(
+        "PATCH",
+        f"/v1/regions/{segment(name)}",
+        parameters={
+            "comment": comment,
+            "force": force,
+            "force_reason": force_reason,
+            "on_managed": on_managed,
+            "managed_reason": managed_reason,
+        },
+        headers={"if-match": if_match, "GTM-Managed-By": managed_by},
+        body=body,
+    )
+
+
 def delete_regions(
     name: str,
     *,
@@ -539,6 +626,49 @@ def put_zones(
             "managed_reason": managed_reason,
         },
         headers={"if-match": if_match, "if-none-match": if_none_match, "GTM-Managed-By": managed_by},
+        body=body,
+    )
+
+
+def patch_zones(
+    name: str,
+    body: dict[str, Any],
+    *,
+    comment: str | None = None,
+    force: bool | None = None,
+    force_reason: str | None = None,
+    on_managed: types.OnManaged | None = None,
+    managed_reason: str | None = None,
+    if_match: str | None = None,
+    managed_by: str | None = None,
+) -> Call[types.ResourceChangedZoneDocument]:
+    """Change some members of a zone. JSON Merge Patch (RFC 7396): members left out stay, null takes a
+    member away (what it is then is its default), objects are merged, lists are replaced whole. What
+    comes of it is judged as by PUT. Changes that others made meanwhile stay, without If-Match too.
+
+    Args:
+        comment: Why; kept with the revision.
+        force: Make the change although it breaks safety rules; needs `force_reason`.
+        force_reason: Why it has to be made all the same; kept with the revision.
+        on_managed: What to do with what another tool manages; needs `managed_reason`. `override`:
+            change it this once. `take_over`: manage it from now on. Left out: the change is
+            refused.
+        managed_reason: Why; kept with the revision.
+        if_match: Only if the resource has (one of) these entity tags; `*`: any.
+        managed_by: The tool that makes the change, and manages from now on what it writes:
+            `terraform/prod-network`. Left out: nobody's.
+    """
+    return Call(
+        "PATCH",
+        f"/v1/zones/{segment(name)}",
+        parameters={
+            "comment": comment,
+            "force": force,
+            "force_reason": force_reason,
+            "on_managed": on_managed,
+            "managed_reason": managed_reason,
+        },
+        headers={"if-match": if_match, "GTM-Managed-By": managed_by},
         body=body,
     )
 
@@ -650,6 +780,49 @@ def put_services(
     )
 
 
+def patch_services(
+    name: str,
+    body: dict[str, Any],
+    *,
+    comment: str | None = None,
+    force: bool | None = None,
+    force_reason: str | None = None,
+    on_managed: types.OnManaged | None = None,
+    managed_reason: str | None = None,
+    if_match: str | None = None,
+    managed_by: str | None = None,
+) -> Call[types.ResourceChangedServiceDocument]:
+    """Change some members of a service. JSON Merge Patch (RFC 7396): members left out stay, null takes a
+    member away (what it is then is its default), objects are merged, lists are replaced whole. What
+    comes of it is judged as by PUT. Changes that others made meanwhile stay, without If-Match too.
+
+    Args:
+        comment: Why; kept with the revision.
+        force: Make the change although it breaks safety rules; needs `force_reason`.
+        force_reason: Why it has to be made all the same; kept with the revision.
+        on_managed: What to do with what another tool manages; needs `managed_reason`. `override`:
+            change it this once. `take_over`: manage it from now on. Left out: the change is
+            refused.
+        managed_reason: Why; kept with the revision.
+        if_match: Only if the resource has (one of) these entity tags; `*`: any.
+        managed_by: The tool that makes the change, and manages from now on what it writes:
+            `terraform/prod-network`. Left out: nobody's.
+    """
+    return Call(
+        "PATCH",
+        f"/v1/services/{segment(name)}",
+        parameters={
+            "comment": comment,
+            "force": force,
+            "force_reason": force_reason,
+            "on_managed": on_managed,
+            "managed_reason": managed_reason,
+        },
+        headers={"if-match": if_match, "GTM-Managed-By": managed_by},
+        body=body,
+    )
+
+
 def delete_services(
     name: str,
     *,
@@ -753,6 +926,50 @@ def put_residency_rules(
             "managed_reason": managed_reason,
         },
         headers={"if-match": if_match, "if-none-match": if_none_match, "GTM-Managed-By": managed_by},
+        body=body,
+    )
+
+
+def patch_residency_rules(
+    name: str,
+    body: dict[str, Any],
+    *,
+    comment: str | None = None,
+    force: bool | None = None,
+    force_reason: str | None = None,
+    on_managed: types.OnManaged | None = None,
+    managed_reason: str | None = None,
+    if_match: str | None = None,
+    managed_by: str | None = None,
+) -> Call[types.ResourceChangedResidencyRuleDocument]:
+    """Change some members of a residency rule. JSON Merge Patch (RFC 7396): members left out stay, null
+    takes a member away (what it is then is its default), objects are merged, lists are replaced
+    whole. What comes of it is judged as by PUT. Changes that others made meanwhile stay, without
+    If-Match too.
+
+    Args:
+        comment: Why; kept with the revision.
+        force: Make the change although it breaks safety rules; needs `force_reason`.
+        force_reason: Why it has to be made all the same; kept with the revision.
+        on_managed: What to do with what another tool manages; needs `managed_reason`. `override`:
+            change it this once. `take_over`: manage it from now on. Left out: the change is
+            refused.
+        managed_reason: Why; kept with the revision.
+        if_match: Only if the resource has (one of) these entity tags; `*`: any.
+        managed_by: The tool that makes the change, and manages from now on what it writes:
+            `terraform/prod-network`. Left out: nobody's.
+    """
+    return Call(
+        "PATCH",
+        f"/v1/residency-rules/{segment(name)}",
+        parameters={
+            "comment": comment,
+            "force": force,
+            "force_reason": force_reason,
+            "on_managed": on_managed,
+            "managed_reason": managed_reason,
+        },
+        headers={"if-match": if_match, "GTM-Managed-By": managed_by},
         body=body,
     )
 
@@ -864,6 +1081,50 @@ def put_spillover_rules(
     )
 
 
+def patch_spillover_rules(
+    name: str,
+    body: dict[str, Any],
+    *,
+    comment: str | None = None,
+    force: bool | None = None,
+    force_reason: str | None = None,
+    on_managed: types.OnManaged | None = None,
+    managed_reason: str | None = None,
+    if_match: str | None = None,
+    managed_by: str | None = None,
+) -> Call[types.ResourceChangedSpilloverRuleDocument]:
+    """Change some members of a spillover rule. JSON Merge Patch (RFC 7396): members left out stay, null
+    takes a member away (what it is then is its default), objects are merged, lists are replaced
+    whole. What comes of it is judged as by PUT. Changes that others made meanwhile stay, without
+    If-Match too.
+
+    Args:
+        comment: Why; kept with the revision.
+        force: Make the change although it breaks safety rules; needs `force_reason`.
+        force_reason: Why it has to be made all the same; kept with the revision.
+        on_managed: What to do with what another tool manages; needs `managed_reason`. `override`:
+            change it this once. `take_over`: manage it from now on. Left out: the change is
+            refused.
+        managed_reason: Why; kept with the revision.
+        if_match: Only if the resource has (one of) these entity tags; `*`: any.
+        managed_by: The tool that makes the change, and manages from now on what it writes:
+            `terraform/prod-network`. Left out: nobody's.
+    """
+    return Call(
+        "PATCH",
+        f"/v1/spillover-rules/{segment(name)}",
+        parameters={
+            "comment": comment,
+            "force": force,
+            "force_reason": force_reason,
+            "on_managed": on_managed,
+            "managed_reason": managed_reason,
+        },
+        headers={"if-match": if_match, "GTM-Managed-By": managed_by},
+        body=body,
+    )
+
+
 def delete_spillover_rules(
     name: str,
     *,
@@ -971,6 +1232,49 @@ def put_tenants(
     )
 
 
+def patch_tenants(
+    name: str,
+    body: dict[str, Any],
+    *,
+    comment: str | None = None,
+    force: bool | None = None,
+    force_reason: str | None = None,
+    on_managed: types.OnManaged | None = None,
+    managed_reason: str | None = None,
+    if_match: str | None = None,
+    managed_by: str | None = None,
+) -> Call[types.ResourceChangedTenantDocument]:
+    """Change some members of a tenant. JSON Merge Patch (RFC 7396): members left out stay, null takes a
+    member away (what it is then is its default), objects are merged, lists are replaced whole. What
+    comes of it is judged as by PUT. Changes that others made meanwhile stay, without If-Match too.
+
+    Args:
+        comment: Why; kept with the revision.
+        force: Make the change although it breaks safety rules; needs `force_reason`.
+        force_reason: Why it has to be made all the same; kept with the revision.
+        on_managed: What to do with what another tool manages; needs `managed_reason`. `override`:
+            change it this once. `take_over`: manage it from now on. Left out: the change is
+            refused.
+        managed_reason: Why; kept with the revision.
+        if_match: Only if the resource has (one of) these entity tags; `*`: any.
+        managed_by: The tool that makes the change, and manages from now on what it writes:
+            `terraform/prod-network`. Left out: nobody's.
+    """
+    return Call(
+        "PATCH",
+        f"/v1/tenants/{segment(name)}",
+        parameters={
+            "comment": comment,
+            "force": force,
+            "force_reason": force_reason,
+            "on_managed": on_managed,
+            "managed_reason": managed_reason,
+        },
+        headers={"if-match": if_match, "GTM-Managed-By": managed_by},
+        body=body,
+    )
+
+
 def delete_tenants(
     name: str,
     *,
@@ -1074,6 +1378,50 @@ def put_data_classes(
             "managed_reason": managed_reason,
         },
         headers={"if-match": if_match, "if-none-match": if_none_match, "GTM-Managed-By": managed_by},
+        body=body,
+    )
+
+
+def patch_data_classes(
+    name: str,
+    body: dict[str, Any],
+    *,
+    comment: str | None = None,
+    force: bool | None = None,
+    force_reason: str | None = None,
+    on_managed: types.OnManaged | None = None,
+    managed_reason: str | None = None,
+    if_match: str | None = None,
+    managed_by: str | None = None,
+) -> Call[types.ResourceChangedDataClassDocument]:
+    """Change some members of a data class. JSON Merge Patch (RFC 7396): members left out stay, null
+    takes a member away (what it is then is its default), objects are merged, lists are replaced
+    whole. What comes of it is judged as by PUT. Changes that others made meanwhile stay, without
+    If-Match too.
+
+    Args:
+        comment: Why; kept with the revision.
+        force: Make the change although it breaks safety rules; needs `force_reason`.
+        force_reason: Why it has to be made all the same; kept with the revision.
+        on_managed: What to do with what another tool manages; needs `managed_reason`. `override`:
+            change it this once. `take_over`: manage it from now on. Left out: the change is
+            refused.
+        managed_reason: Why; kept with the revision.
+        if_match: Only if the resource has (one of) these entity tags; `*`: any.
+        managed_by: The tool that makes the change, and manages from now on what it writes:
+            `terraform/prod-network`. Left out: nobody's.
+    """
+    return Call(
+        "PATCH",
+        f"/v1/data-classes/{segment(name)}",
+        parameters={
+            "comment": comment,
+            "force": force,
+            "force_reason": force_reason,
+            "on_managed": on_managed,
+            "managed_reason": managed_reason,
+        },
+        headers={"if-match": if_match, "GTM-Managed-By": managed_by},
         body=body,
     )
 

@@ -1,11 +1,14 @@
-"""Single resources of any kind: list, get, put, delete, each change a whole revision."""
+"""Single resources of any kind: list, get, put, patch, delete, each change a whole revision."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gtm.control.errors import Conflict, NotFound, PreconditionFailed
+from pydantic import ValidationError
+
+from gtm.control.errors import Conflict, Invalid, NotFound, PreconditionFailed
 from gtm.control.policy.changes import Intent, edit, not_as_read
 from gtm.control.policy.trial import Outcome
 from gtm.core.model.countries import COUNTRIES
@@ -13,7 +16,10 @@ from gtm.core.model.kinds import KINDS, label
 from gtm.core.model.problems import PolicyError
 from gtm.core.model.regions import AdminState
 from gtm.documents.jurisdictions import shipped_jurisdictions
+from gtm.documents.patching import patched
 from gtm.documents.resources import ResourceDocument, with_drain_start
+from gtm.documents.schema import DOCUMENTS, to_document
+from gtm.documents.structure import problems_of
 from gtm.storage.resources import Managed, PutOutcome, Stored
 from gtm.storage.session import Database, Transaction
 
@@ -97,17 +103,72 @@ async def put(
         PolicyError: the policy would not compile with it.
         UnsafeChange: the safety rules say no.
     """
-    name = document.name
+    return await _write(database, "put", kind, document.name, lambda _: document, precondition, intent)
+
+
+async def patch(  # noqa: PLR0917 - as `put`, whose document is what name and changes say here
+    database: Database,
+    kind: str,
+    name: str,
+    changes: Mapping[str, Any],
+    precondition: Precondition,
+    intent: Intent,
+) -> Put:
+    """Change some members of a resource (RFC 7396), of what it is at that moment: what others changed since it was read stays.
+
+    Raises:
+        NotFound: there is none of that name.
+        Invalid: what it would be is no document of its kind.
+        ControlError, PolicyError: as `put`.
+    """
+
+    def document(before: Stored[Any] | None) -> ResourceDocument[Any]:
+        if before is None:
+            raise NotFound(f"there is no {label(kind)} `{name}`: PUT creates one")
+        return _patched(kind, to_document(before.value), changes)
+
+    return await _write(database, "patch", kind, name, document, precondition, intent)
+
+
+def _patched(kind: str, document: dict[str, Any], changes: Mapping[str, Any]) -> ResourceDocument[Any]:
+    """A document with changes in it.
+
+    Raises:
+        Invalid: it is wrong, or they take away what no document of the kind has: a slip, which would silently do nothing.
+    """
+    model, name = DOCUMENTS[kind], document["name"]
+    problems = []
+    for keep_nulls in (True, False):
+        try:
+            found = model.model_validate({**patched(document, changes, keep_nulls=keep_nulls), "name": name})
+        except ValidationError as error:
+            wrong = problems_of(error, prefix=f"{kind}.{name}", model=model)
+            problems += [one for one in wrong if not keep_nulls or one.code == "unknown_field"]
+    if problems:
+        raise Invalid("what the patch makes is wrong; nothing was changed", tuple(dict.fromkeys(problems)))
+    return found
+
+
+async def _write(  # noqa: PLR0917 - what a put is of
+    database: Database,
+    verb: str,
+    kind: str,
+    name: str,
+    document: Callable[[Stored[Any] | None], ResourceDocument[Any]],
+    precondition: Precondition,
+    intent: Intent,
+) -> Put:
+    """Make a resource what a function of what it is says."""
     _check_writable(kind, name)
-    said = _said(f"put {label(kind)} {name}", intent)
-    async with edit(database, intent, _action(kind, "put"), said) as change:
+    said = _said(f"{verb} {label(kind)} {name}", intent)
+    async with edit(database, intent, _action(kind, verb), said) as change:
         repository = change.transaction.resources(kind)
         before = await repository.get(name)
         await _require(precondition, change.transaction, before)
-        value = document.to_core(KINDS[kind], before.value if before else None, intent.now)
+        value = document(before).to_core(KINDS[kind], before.value if before else None, intent.now)
         outcome, stored = await repository.put(value)
-        change.written = {(kind, value.name)}
-    return Put(outcome, stored, change.outcome, change.managed.get((kind, value.name)))
+        change.written = {(kind, name)}
+    return Put(outcome, stored, change.outcome, change.managed.get((kind, name)))
 
 
 async def _require(precondition: Precondition, transaction: Transaction, stored: Stored[Any] | None) -> None:

@@ -1,4 +1,4 @@
-"""List, get, put and delete, for every kind of resource: one factory, typed per kind.
+"""List, get, put, patch and delete, for every kind of resource: one factory, typed per kind.
 
 Each kind has a worked example of its document, for the OpenAPI description.
 """
@@ -44,6 +44,7 @@ from gtm.control.policy import resources
 from gtm.control.policy.trial import Outcome
 from gtm.core.model.kinds import KINDS, label
 from gtm.core.model.problems import Problem
+from gtm.documents import patching
 from gtm.documents.fields import HostName, JurisdictionName, Name
 from gtm.documents.schema import DOCUMENTS, to_document
 from gtm.documents.structure import problems_of
@@ -134,6 +135,7 @@ def resource_router(kind: str) -> APIRouter:
     """The endpoints of one kind; jurisdictions are read elsewhere, since shipped ones are shown among them."""
     router = strict_router(prefix=f"/v1/{SLUGS[kind]}", tags=[SLUGS[kind]])
     _add_put(router, kind)
+    _add_patch(router, kind)
     _add_delete(router, kind)
     if kind != "jurisdictions":
         _add_reads(router, kind)
@@ -201,6 +203,19 @@ def _named(document: Any, given: Any, name: str, kind: str) -> Any:
         raise Invalid("the document is wrong; nothing was changed", tuple(problems)) from error
 
 
+def _same(kind: str, given: Any, name: str) -> None:
+    """Check that a body that names the resource names the one in the URL.
+
+    Raises:
+        Invalid: it names another.
+    """
+    if given not in (None, name):
+        message = f"`{given}` is not the name in the URL, `{name}`"
+        raise Invalid(
+            f"{message}; nothing was changed", (Problem(f"{kind}.{name}.name", "overlap", message),)
+        )
+
+
 def _add_put(router: APIRouter, kind: str) -> None:
     document: Any = DOCUMENTS[kind]
     name_type = _name_type(kind)
@@ -238,15 +253,56 @@ def _add_put(router: APIRouter, kind: str) -> None:
         writing: Writing,
     ) -> Response:
         given: Any = body
-        if given.name not in (None, name):
-            message = f"`{given.name}` is not the name in the URL, `{name}`"
-            found = Problem(f"{kind}.{name}.name", "overlap", message)
-            raise Invalid(f"{message}; nothing was changed", (found,))
+        _same(kind, given.name, name)
         done = await resources.put(
             ctx.database,
             kind,
             _named(document, given, name, kind),
             precondition(if_match, if_none_match),
+            ctx.intent(who, comment.strip(), force=force, reason=force_reason, writer=writing),
+        )
+        return await put_reply(ctx, done)
+
+
+def _add_patch(router: APIRouter, kind: str) -> None:
+    document: Any = DOCUMENTS[kind]
+    name_type = _name_type(kind)
+    schema = {
+        "type": "object",
+        "additionalProperties": True,
+        "description": f"Members of a {label(kind)} as PUT takes them; null takes one away.",
+    }
+
+    @router.patch(
+        "/{name:segment}",
+        operation_id=f"patch_{kind}",
+        summary=f"Change some members of a {label(kind)}",
+        description="JSON Merge Patch (RFC 7396): members left out stay, null takes a member away (what it is then is its default), objects "
+        "are merged, lists are replaced whole. What comes of it is judged as by PUT. Changes that others made meanwhile stay, without "
+        "If-Match too.",
+        response_model=ResourceChanged[document],
+        responses={200: {"headers": READ}, **errors(404, 409, 412, 413, 415)},
+        openapi_extra={"requestBody": {"content": {"application/json": {"schema": schema}}}},
+    )
+    async def patch(
+        *,
+        ctx: Ctx,
+        who: Operator,
+        name: name_type,  # type: ignore[valid-type]
+        body: Annotated[dict[str, Any], Body(media_type=patching.MEDIA_TYPE)],
+        if_match: IfMatch = None,
+        comment: Comment = "",
+        force: Force = False,
+        force_reason: ForceReason = "",
+        writing: Writing,
+    ) -> Response:
+        _same(kind, body.get("name"), name)
+        done = await resources.patch(
+            ctx.database,
+            kind,
+            name,
+            body,
+            precondition(if_match, None),
             ctx.intent(who, comment.strip(), force=force, reason=force_reason, writer=writing),
         )
         return await put_reply(ctx, done)
@@ -284,7 +340,7 @@ def _add_delete(router: APIRouter, kind: str) -> None:
 
 
 async def put_reply(ctx: Ctx, done: resources.Put) -> Response:
-    """The answer to a put, or to a change of a region's admin state."""
+    """The answer to a put, a patch, or to a change of a region's admin state."""
     content = {
         "outcome": done.outcome.value,
         "resource": to_document(done.stored.value),
