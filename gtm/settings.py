@@ -87,6 +87,10 @@ class FollowerSettings(ServerSettings):
         "Certificates (PEM) to trust besides the public ones, for control and for probes.",
         takes=Path | None,
     )
+    exit_when_refused: bool = option(
+        default=False,
+        meaning="End where control refuses the token and no policy is kept from before, in place of trying on.",
+    )
     user: str | None = option(
         "", "The user to become once the addresses are bound (from root).", read=options.text_or_none
     )

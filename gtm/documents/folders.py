@@ -51,7 +51,7 @@ class FilePlace:
 class Folder:
     """What was read: documents by kind, the file of each name, and everything that was wrong.
 
-    `found` are its files. `rejected` are the names of documents that were left out: what refers to them is not wrong because of
+    `found` are its files. `firsts` has by path where a document of that name stood first. `rejected` are the names of documents that were left out: what refers to them is not wrong because of
     that. `said` are the kinds that any file has, if only with an empty list.
     """
 
@@ -61,6 +61,7 @@ class Folder:
         default_factory=lambda: {kind: [] for kind in KINDS}
     )
     files: dict[tuple[str, str], FilePlace] = field(default_factory=dict)
+    firsts: dict[str, FilePlace] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     rejected: set[str] = field(default_factory=set)
     said: set[str] = field(default_factory=set)
@@ -148,7 +149,11 @@ def _follows(folder: Folder, problem: Problem) -> bool:
 def located(folder: Folder, problem: Problem) -> Problem:
     """The problem with its document's file before its path."""
     place = place_of(folder, problem.path)
-    return problem if place is None else replace(problem, path=f"{place}: {problem.path}")
+    if place is None:
+        return problem
+    first = folder.firsts.get(problem.path) if problem.code == "duplicate" else None
+    message = problem.message if first is None else f"{problem.message}: here, and first at {first.at()}"
+    return replace(problem, path=f"{place}: {problem.path}", message=message)
 
 
 def placed(folder: Folder, sentence: str) -> str:
@@ -259,3 +264,4 @@ def _read_item(folder: Folder, kind: str, item: Any, index: int, place: FilePlac
         return
     folder.documents[kind].append(document)
     folder.files[kind, document.name] = place
+    folder.firsts.setdefault(f"{kind}.{document.name}", place)

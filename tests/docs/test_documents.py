@@ -97,6 +97,18 @@ def test_settings_are_the_ones_there_are() -> None:
     assert sorted(listed) == sorted(read)
 
 
+def test_settings_are_of_the_servers_that_read_them() -> None:
+    """The table says of each variable which servers read it."""
+    servers = ("control", "edge", "balancer", "serve")
+    read = {one: {param.envvar for param in COMMANDS[(one,)].params} for one in servers}
+    for one in servers:
+        read[one] |= {"GTM_TOKEN_FILE"} & {f"{name}_FILE" for name in read[one]}
+    section = (ROOT / "docs/operations.md").read_text().partition("\n## Settings\n")[2].partition("\n## ")[0]
+    for _, names, of, *_ in (line.split("|") for line in section.splitlines() if line.startswith("| `GTM_")):
+        there = {one for one in servers for name in re.findall(r"`(GTM_\w+)`", names) if name in read[one]}
+        assert there == (set(servers) if "all" in of else {*re.findall(r"\w+", of)} & {*servers}), names
+
+
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_commands_are_described(path: tuple[str, ...]) -> None:
     """The command line's page names every command, those of a group at least beside another of its group."""

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gtm.core.model.problems import PolicyError
 from gtm.documents import policy_files, yamls
-from gtm.documents.folders import check_references, read_folder
+from gtm.documents.folders import check_references, load_folder, read_folder
 from gtm.documents.policy_files import names_within
 from gtm.documents.policy_files import policy_files as files_of
 from gtm.nesting import MAX_DEPTH
@@ -249,3 +250,17 @@ def test_json_by_line(tmp_path: Path) -> None:
         (tmp_path / "a.json").write_text(wrong)
         [problem] = read_folder(tmp_path).problems
         assert (problem.code, said in problem.message) == ("invalid_yaml", True), problem
+
+
+def test_what_is_defined_twice_is_named_with_both_places(tmp_path: Path) -> None:
+    """Each later one with the first, whatever files they are in."""
+    (tmp_path / "a.yaml").write_text("tenants:\n- name: one\n- name: two\n")
+    (tmp_path / "b.yaml").write_text("tenants:\n- name: two\n")
+    with pytest.raises(PolicyError) as refused:
+        load_folder(tmp_path)
+    assert [(one.path, one.message) for one in refused.value.problems] == [
+        (
+            f"{tmp_path}/b.yaml:2: tenants.two",
+            f"`two` is defined twice: here, and first at {tmp_path}/a.yaml:3",
+        )
+    ]

@@ -171,6 +171,39 @@ def test_refused_token_is_told_at_once(tmp_path: Path) -> None:
             eventually(lambda: "does not accept this edge's token" in edge.output, "it says so")
 
 
+@pytest.mark.parametrize("command", ["edge", "balancer"])
+def test_a_refused_token_ends_who_is_to_exit(tmp_path: Path, command: str) -> None:
+    """With status 4 and the hint, at the first try; without the option it would wait for ever."""
+    refusal = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    more = {
+        "edge": ["--edge-port", "0", "--dns-port", "0"],
+        "balancer": [
+            "--region",
+            "x",
+            "--backend",
+            "http://127.0.0.1:9",
+            "--balancer-port",
+            "0",
+            "--admin-port",
+            "0",
+        ],
+    }
+    with socket.create_server(("127.0.0.1", 0)) as control:
+        control.settimeout(PATIENCE)
+        url = f"http://127.0.0.1:{control.getsockname()[1]}"
+        told = ["--data-dir", str(tmp_path / "data"), "--control", url, "--token", "gtm_none"]
+        process = Process([command, *told, *more[command], "--exit-when-refused"], tmp_path / "log")
+        connection, _ = control.accept()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(refusal)
+        assert process.end() == 4
+    assert (
+        f"does not accept this {command}'s token (HTTP 403); set GTM_TOKEN to one made by `gtm token create"
+        in process.output
+    )
+
+
 def test_edge_without_a_token_ends_with_a_hint(tmp_path: Path) -> None:
     """An edge needs a token, and says where to get one."""
     process = Process(["edge", "--data-dir", str(tmp_path / "edge")], tmp_path / "log")

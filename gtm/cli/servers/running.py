@@ -16,11 +16,14 @@ def run_server(
     """Run a server to its end; what keeps it from running is one line, not a traceback."""
     import asyncio
 
+    from gtm.feed.client import TokenRefused
     from gtm.geoip.reader import GeoIPError
 
     errors: tuple[type[Exception], ...] = (OSError, GeoIPError, *expected)
     try:
         (run or asyncio.run)(server)
+    except TokenRefused as error:
+        raise CommandError(str(error), Exit.NOT_ALLOWED) from error
     except errors as error:
         # An OSError's text begins with its number, which says nothing that its words do not.
         message = (error.strerror if isinstance(error, OSError) else None) or str(error)

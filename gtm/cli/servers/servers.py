@@ -20,7 +20,7 @@ app = typer.Typer()
 
 
 @app.command()
-@with_options(ControlSettings, EdgeSettings, without={"user"})
+@with_options(ControlSettings, EdgeSettings, without={"user", "exit_when_refused"})
 def serve(
     given: Given,
     *,

@@ -136,11 +136,7 @@ class _Compiler:
             seen: set[str] = set()
             for item in getattr(self.policy, kind):
                 if item.name in seen:
-                    self.checks.problem(
-                        f"{kind}.{item.name}",
-                        "duplicate",
-                        f"`{item.name}` is defined twice: here and in another place, which may be another file",
-                    )
+                    self.checks.problem(f"{kind}.{item.name}", "duplicate", f"`{item.name}` is defined twice")
                 seen.add(item.name)
 
     def _check_country(self, path: str, country: str | None) -> None:

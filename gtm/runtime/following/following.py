@@ -330,7 +330,11 @@ class Follower(ABC):
         return False
 
     async def follow(self) -> None:
-        """Follow control's feed for ever, reconnecting with growing pauses."""
+        """Follow control's feed for ever, reconnecting with growing pauses.
+
+        Raises:
+            TokenRefused: control refuses the token, there is no policy, and the process was told to end then.
+        """
         failures = 0
         refused = False
         async with await self._client() as client:
@@ -347,6 +351,13 @@ class Follower(ABC):
                 except ControlUnreachable as error:
                     if isinstance(error, NameRefused) and self.renamed(error.name):
                         continue
+                    # Whoever has a policy goes on by it, whatever its token is worth: that is what it is kept for.
+                    if (
+                        self.settings.exit_when_refused
+                        and self.snapshot is None
+                        and isinstance(error, TokenRefused)
+                    ):
+                        raise
                     if self.connected:
                         logger.warning("lost control, going on with what is known: %s", error)
                     elif not refused and (isinstance(error, TokenRefused) or failures == _PATIENT_TRIES):

@@ -73,6 +73,7 @@ OTHERS: dict[str, Any] = {
     "region": "eu",
     "country": "de",
     "operator_country": "fr",
+    "exit_when_refused": True,
     "user": "gtm",
 }
 """Something else than the default, for each option."""
@@ -93,7 +94,7 @@ def control(**given: Any) -> ControlSettings:
     [
         ("control", (ControlSettings,), set()),
         ("edge", (EdgeSettings,), set()),
-        ("serve", (ControlSettings, EdgeSettings), {"user"}),
+        ("serve", (ControlSettings, EdgeSettings), {"user", "exit_when_refused"}),
     ],
 )
 def test_commands_offer_what_is_declared(command: str, kinds: tuple[type, ...], without: set[str]) -> None:
