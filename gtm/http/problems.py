@@ -10,7 +10,7 @@ from urllib.parse import quote
 import msgspec
 
 from gtm.core.model.outcomes import UnknownNameError
-from gtm.core.model.refusals import error_member
+from gtm.core.model.refusals import is_anthropics, media_type, with_error
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -42,6 +42,7 @@ CODES = {
 }
 """Code → HTTP status and title. The problem's type is `urn:gtm:problem:` and the code."""
 
+_JSON = b"application/json"
 _MAX_INSTANCE = 256
 _NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
 _VALUE = re.compile(rb"[^\x00-\x08\x0a-\x1f\x7f]*")
@@ -80,7 +81,7 @@ class ProblemError(Exception):
         """The problem as a response, with more headers; `of_service`: in the place of a service's answer, which clients of model APIs read."""
         document = self.document(instance)
         if of_service:
-            document["error"] = error_member(document["status"], self.code, self.detail)
+            document = with_error(document, anthropics=is_anthropics(instance.encode()))
         return json_response(document["status"], document, (*self.headers, *headers))
 
 
@@ -152,13 +153,16 @@ def problem(code: str, detail: str, instance: str, more: Mapping[str, Any] | Non
 def json_response(
     status: int, document: Any, headers: Sequence[tuple[bytes, bytes]] = (), count: str | None = None
 ) -> Response:
-    """A JSON response; a problem document is labelled as one by its status."""
-    return response_of(status, json_headers(status, headers), msgspec.json.encode(document), count)
+    """A JSON response; a refusal is labelled as what it is."""
+    media = _JSON if status < 400 else media_type(document)
+    return response_of(status, json_headers(status, headers, media), msgspec.json.encode(document), count)
 
 
-def json_headers(status: int, headers: Sequence[tuple[bytes, bytes]] = ()) -> Headers:
-    """The headers of a JSON response, but for its length."""
-    media = b"application/json" if status < 400 else b"application/problem+json"
+def json_headers(
+    status: int, headers: Sequence[tuple[bytes, bytes]] = (), media: bytes | None = None
+) -> Headers:
+    """The headers of a JSON response, but for its length; without a media type, one from 400 on is a problem."""
+    media = media or (_JSON if status < 400 else b"application/problem+json")
     return ((b"content-type", media), NO_STORE, *headers)
 
 

@@ -171,6 +171,11 @@ def test_a_model_that_nobody_has_is_named(model: str) -> None:
     assert (refusal.status, refusal.code) == (404, "backends_no_model")
     written = refusal_response(refusal, closes=False).partition(b"\r\n\r\n")[2]
     assert repr(model) in json.loads(written)["error"]["message"]
+    head, _, body = refusal_response(refusal, closes=False, path=b"/v1/messages").partition(b"\r\n\r\n")
+    assert b"content-type: application/json\r\n" in head
+    said = json.loads(body)
+    assert (said["type"], said["error"]["type"]) == ("error", "not_found_error")
+    assert said["error"]["message"] == json.loads(written)["detail"] == said["detail"]
 
 
 def test_names_are_those_that_backends_are_for_or_list() -> None:

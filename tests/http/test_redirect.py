@@ -242,6 +242,38 @@ def test_a_wildcard_host_redirects_as_its_service(app: Edge) -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "host", "status", "code", "kind"),
+    [
+        ("/r/nowhere/v1/messages", "edge.test", 451, "refused_residency", "permission_error"),
+        (
+            "/r/nowhere/v1/messages/count_tokens?beta=true",
+            "edge.test",
+            451,
+            "refused_residency",
+            "permission_error",
+        ),
+        ("/r/none/v1/messages", "edge.test", 404, "unknown_service", "not_found_error"),
+        ("/v1/messages", "none.demo.test", 404, "not_found", "not_found_error"),
+    ],
+)
+def test_clients_of_anthropics_api_read_why(  # noqa: PLR0917
+    edge: Edge, path: str, host: str, status: int, code: str, kind: str
+) -> None:
+    """The document of other paths, but for the two types: it is an error of that API's, of which SDKs have classes."""
+    found = edge.get(path, headers={"host": host})
+    said = found.json()
+    assert (found.status_code, found.headers["content-type"]) == (status, "application/json")
+    assert (said["type"], said["code"], said["status"]) == ("error", code, status)
+    other = edge.get(path.partition("/messages")[0] + "/chat/completions", headers={"host": host})
+    assert other.headers["content-type"] == "application/problem+json"
+    assert said["error"] == {**other.json()["error"], "type": kind}
+    own = {"type", "error", "instance"}
+    assert {name: one for name, one in said.items() if name not in own} == {
+        name: one for name, one in other.json().items() if name not in own
+    }
+
+
+@pytest.mark.parametrize(
     ("path", "host", "status", "code"),
     [
         ("/r/nowhere/v1/chat/completions", "edge.test", 451, "refused_residency"),

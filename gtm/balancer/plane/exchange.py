@@ -1224,7 +1224,13 @@ class Exchange:
         if fields:
             refusal = replace(refusal, headers=(*refusal.headers, *fields))
         self._say(
-            refusal_response(refusal, closes=self.closes, head_only=self.head.method == b"HEAD"), "refused"
+            refusal_response(
+                refusal,
+                closes=self.closes,
+                head_only=self.head.method == b"HEAD",
+                path=self.head.target.partition(b"?")[0],
+            ),
+            "refused",
         )
 
     def _say(self, response: bytes, how: str = "answered") -> None:

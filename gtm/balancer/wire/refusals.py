@@ -1,7 +1,7 @@
 """What a balancer says when it does not serve: problem documents (RFC 9457), with OpenAI's error form beside them.
 
 Clients of model servers read `error.message`, `error.type` and `error.code`; everybody else the problem's own members. One document
-has both, since RFC 9457 §3.2 lets a problem have further members.
+has both, since RFC 9457 §3.2 lets a problem have further members. On the paths of Anthropic's messages it is an error of that API's form.
 
 | status | when |
 |---|---|
@@ -24,7 +24,7 @@ from math import ceil
 
 import msgspec
 
-from gtm.core.model.refusals import error_member
+from gtm.core.model.refusals import is_anthropics, media_type, with_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,27 +48,27 @@ def no_model(model: str | None) -> Refusal:
     return Refusal(404, "backends_no_model", words)
 
 
-def refusal_response(refusal: Refusal, *, closes: bool, head_only: bool = False) -> bytes:
+def refusal_response(refusal: Refusal, *, closes: bool, head_only: bool = False, path: bytes = b"") -> bytes:
     """The bytes of the response that refuses.
 
     Args:
         refusal: what to say.
         closes: the connection ends with it.
         head_only: the request was HEAD.
+        path: of its target, if that could be read.
     """
-    body = msgspec.json.encode(
-        {
-            "type": f"urn:gtm:problem:{refusal.code}",
-            "title": HTTPStatus(refusal.status).phrase,
-            "status": refusal.status,
-            "detail": refusal.detail,
-            "code": refusal.code,
-            "error": error_member(refusal.status, refusal.code, refusal.detail),
-        }
-    )
+    problem = {
+        "type": f"urn:gtm:problem:{refusal.code}",
+        "title": HTTPStatus(refusal.status).phrase,
+        "status": refusal.status,
+        "detail": refusal.detail,
+        "code": refusal.code,
+    }
+    document = with_error(problem, anthropics=is_anthropics(path))
+    body = msgspec.json.encode(document)
     lines = [
         b"HTTP/1.1 %d %b" % (refusal.status, HTTPStatus(refusal.status).phrase.encode()),
-        b"content-type: application/problem+json",
+        b"content-type: " + media_type(document),
         b"cache-control: no-store",
         b"content-length: %d" % len(body),
         *_more(refusal, closes=closes),

@@ -33,7 +33,7 @@ from gtm.core.model.cors import Cors
 from gtm.core.model.names import host_name
 from gtm.core.model.outcomes import Outcome, Reason, UnknownNameError
 from gtm.core.model.references import some
-from gtm.core.model.refusals import error_member
+from gtm.core.model.refusals import is_anthropics, with_error
 from gtm.core.model.regions import Endpoint
 from gtm.core.model.requests import UNKNOWN_LOCATION, ContradictionError, Location, Request, agreed
 from gtm.core.model.services import Handoff, Service
@@ -444,7 +444,9 @@ class RedirectRoute:
         """Whether the service asks for it, and the law lets this edge."""
         self.handoffs: dict[str | None, tuple[bytes, float]] = {}
         """Those of carried requests (`EdgeHandoffs.of_carried`)."""
-        self._targets: Memory[Option, _Target | _Signed | Response] = Memory(self._target, _OPTIONS)
+        self._targets: Memory[Option, _Target | _Signed | tuple[Response, Response]] = Memory(
+            self._target, _OPTIONS
+        )
 
     @property
     def allowed(self) -> int:
@@ -470,15 +472,16 @@ class RedirectRoute:
     def ended(self, option: Option, rest: bytes, query: bytes) -> Response:
         """As `respond`, for a request that ends in a given way."""
         target = self._targets[option]
-        return target if isinstance(target, Response) else target.response(rest, query)
+        return target[is_anthropics(rest)] if isinstance(target, tuple) else target.response(rest, query)
 
-    def _target(self, option: Option) -> _Target | _Signed | Response:
+    def _target(self, option: Option) -> _Target | _Signed | tuple[Response, Response]:
+        """Where a request goes; or its refusals, for clients of OpenAI's API and for those of Anthropic's."""
         count = self._resolved.counted_as(option, "redirect")
         endpoint = self._resolved.routing.endpoint(option)
         if endpoint is None:
             status, document, more = self._resolved.rendered(option)
-            document["error"] = error_member(status, document["code"], document["detail"])
-            return json_response(status, document, more, count)
+            plain, anthropics = (with_error(document, anthropics=one) for one in (False, True))
+            return json_response(status, plain, more, count), json_response(status, anthropics, more, count)
         headers = (
             # `private`: nobody else's cache may keep it. `no-store`: nor may the client's own, since the next answer
             # may be another by then, and a kept one would lead out of a fence that has changed.

@@ -65,7 +65,11 @@ def timeout():
 
 def unknown_model():
     with raising(anthropic.NotFoundError, "claude-9"):
-        say(model="claude-9")
+        try:
+            say(model="claude-9")
+        except anthropic.APIStatusError as error:
+            same(error.type, "not_found_error")
+            raise
 
 
 def tenant_limit():
