@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
 from itertools import islice
@@ -19,7 +19,17 @@ from gtm.core.model.certificates import Certificate
 from gtm.core.model.problems import Problem
 from gtm.core.quota.leases import LeaseUse
 from gtm.documents.described import field_texts
-from gtm.feed.reports import OPAQUE, BalancerReport, EdgeReport, FieldBounds
+from gtm.feed.reports import (
+    MAX_SHOWN_TEXT,
+    MAX_SHOWN_TEXTS,
+    OPAQUE,
+    BalancerReport,
+    EdgeReport,
+    FieldBounds,
+    Inside,
+    ServerShown,
+    TenantShown,
+)
 
 _MAX_LISTED = 10
 """Problems listed of one list."""
@@ -97,7 +107,9 @@ def _bounds(report: type[Any]) -> dict[str, FieldBounds]:
     return found
 
 
-def bound_problems(report: EdgeReport | BalancerReport) -> Iterator[Problem]:
+def bound_problems(
+    report: EdgeReport | BalancerReport | Inside | ServerShown | TenantShown,
+) -> Iterator[Problem]:
     """Which fields of a report keep not to their bounds; those of what is in them are looked at elsewhere."""
     kind: Any = type(report)
     for name, bounds in _bounds(kind).items():
@@ -131,6 +143,32 @@ def lease_problems(leases: LeaseUse | None) -> list[Problem]:
     if leases is not None and len(leases.instance) > 100:
         return [Problem("leases.instance", "too_long", "an instance may have 100 characters")]
     return []
+
+
+def inside_problems(inside: Inside | None, region: str) -> list[Problem]:
+    """What is wrong with what a balancer shows of its region: the first of much."""
+    return [] if inside is None else list(islice(_inside_problems(inside, region), _MAX_LISTED))
+
+
+def _inside_problems(inside: Inside, region: str) -> Iterator[Problem]:
+    if not region:
+        yield Problem("region", "required", "an inside is of some region")
+    yield from _shown_problems(inside, "inside")
+    for number, server in enumerate(inside.servers):
+        yield from _shown_problems(server, f"inside.servers[{number}]")
+    for number, tenant in enumerate(inside.tenants):
+        yield from _shown_problems(tenant, f"inside.tenants[{number}]")
+    if inside.texts() > MAX_SHOWN_TEXTS:
+        words = f"a report may show {MAX_SHOWN_TEXTS} characters of names and words"
+        yield Problem("inside", "too_long", words)
+
+
+def _shown_problems(shown: Inside | ServerShown | TenantShown, where: str) -> Iterator[Problem]:
+    for one in bound_problems(shown):
+        yield replace(one, path=f"{where}.{one.path}")
+    for name in ("models", "adapters"):
+        if any(len(text) > MAX_SHOWN_TEXT for text in getattr(shown, name, None) or ()):
+            yield Problem(f"{where}.{name}", "too_long", f"each may have {MAX_SHOWN_TEXT} characters")
 
 
 def learned_problems(deltas: Sequence[Delta], witnesses: Sequence[Witness]) -> list[Problem]:

@@ -178,6 +178,11 @@ def collect(
             "Those whose answer was a failure (5xx), or that had none.",
             "errors",
         ),
+        (
+            "gtm_balancer_tenant_refused_total",
+            "Requests that were not admitted, or waited in vain: a spent budget, no slot in time.",
+            "refused",
+        ),
         ("gtm_balancer_tenant_seconds_total", "Seconds from their coming to their end.", "seconds"),
     ):
         totals = {

@@ -24,6 +24,16 @@ MAX_DELTAS = 20_000
 MAX_PUSHES = 1000
 """Kinds of pushes that control takes in one report."""
 
+MAX_SHOWN = 256
+"""Model servers that one report shows, and tenants."""
+MAX_SHOWN_NAMES = 16
+"""Models of a server that one report shows, and adapters."""
+MAX_SHOWN_TEXT = 300
+"""Characters of a name there, and of why."""
+MAX_SHOWN_TEXTS = 256 * 1024
+"""Characters of all of these together."""
+MAX_SHOWN_NUMBER = 10**12
+
 OPAQUE = "opaque"
 """Beside a type: it is not described further."""
 
@@ -124,6 +134,83 @@ class EdgeReply:
     """For people: what is wrong with this edge."""
 
 
+Shown: TypeAlias = Annotated[str, FieldBounds(length=MAX_SHOWN_TEXT)]
+ShownNames: TypeAlias = Annotated[tuple[Shown, ...], FieldBounds(length=MAX_SHOWN_NAMES)]
+Measure: TypeAlias = Annotated[float, FieldBounds(0, MAX_SHOWN_NUMBER)]
+ShownCount: TypeAlias = Annotated[int, FieldBounds(0, MAX_SHOWN_NUMBER)]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerShown:
+    """A model server, as one balancer sees it."""
+
+    url: Shown
+    state: Shown
+    """See `docs/backend-health.md`."""
+    why: Shown = ""
+    """In words; empty: nothing is wrong."""
+    usable: bool = True
+    """Whether requests are sent there."""
+    in_flight: ShownCount = 0
+    """Requests that this balancer has there."""
+    outstanding: Measure = 0.0
+    """Requests that it takes to be there, those of others among them."""
+    work_s: Measure = 0.0
+    """Seconds of work that it expects of its own."""
+    slots: ShownCount | None = None
+    """Null: unknown."""
+    memory: Measure | None = None
+    """The used part of its KV cache, or else of its GPU memory. Null: it does not say."""
+    models: ShownNames | None = None
+    """Those that are loaded. Null: it does not say."""
+    adapters: ShownNames | None = None
+    """LoRA adapters that are loaded. Null: it does not say."""
+    version: Shown = ""
+    """As the balancer's file says."""
+    ejections: ShownCount = 0
+    """So far, since the balancer knows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TenantShown:
+    """What one balancer has of a tenant; without a name: requests that state none."""
+
+    name: Shown
+    weight: Measure = 1.0
+    """Its share beside other tenants' where slots are scarce."""
+    running: ShownCount = 0
+    waiting: ShownCount = 0
+    requests_per_second: Measure = 0.0
+    """That ended."""
+    errors_per_second: Measure = 0.0
+    """Of these, those that failed (5xx)."""
+    refused_per_second: Measure = 0.0
+    """That were not admitted: its budget is spent, or it would have waited too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """The inside of a region as one of its balancers sees it; what a report has no place for is counted."""
+
+    servers: Annotated[tuple[ServerShown, ...], FieldBounds(length=MAX_SHOWN)] = ()
+    tenants: Annotated[tuple[TenantShown, ...], FieldBounds(length=MAX_SHOWN)] = ()
+    servers_left_out: ShownCount = 0
+    tenants_left_out: ShownCount = 0
+
+    def texts(self) -> int:
+        """Characters of all names and words."""
+        named = sum(len(one.name) for one in self.tenants)
+        return named + sum(
+            sum(
+                map(
+                    len,
+                    (one.url, one.state, one.why, one.version, *(one.models or ()), *(one.adapters or ())),
+                )
+            )
+            for one in self.servers
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class BalancerReport:
     """Balancer → control, `POST /v1/balancers/{name}/report`: what was done with the quotas' leases, and its public keys.
@@ -147,6 +234,8 @@ class BalancerReport:
     pushes: Annotated[Amounts, FieldBounds(length=MAX_PUSHES)] = field(default_factory=dict)
     """Requests that found no slot over the last `seconds`: the service, a tab, the region that took them (empty: none), a tab, why. Without a region and `came` as why: requests that it served because another region had no slot."""
     seconds: Period = 1.0
+    inside: Inside | None = None
+    """Its model servers and tenants. Null: no news."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from ipaddress import ip_address
 from time import time
 from typing import Annotated, Any
@@ -19,11 +19,19 @@ from fastapi.responses import StreamingResponse
 from starlette.requests import ClientDisconnect
 
 from gtm.api.context import Balancer, Context, Ctx, Viewer, reply, reply_lines
-from gtm.api.query import HeldChecksum, HeldRevision, TypedResponse, strict_router, text_answer
-from gtm.api.reported import answer, body, bound_problems, key_problems, learned_problems, lease_problems
+from gtm.api.query import HeldChecksum, HeldRevision, OnlyRegion, TypedResponse, strict_router, text_answer
+from gtm.api.reported import (
+    answer,
+    body,
+    bound_problems,
+    inside_problems,
+    key_problems,
+    learned_problems,
+    lease_problems,
+)
 from gtm.api.schemas.base import Schema, errors, picked
 from gtm.control.errors import BadRequest, Forbidden, Invalid
-from gtm.control.lead.balancers import Heard
+from gtm.control.lead.balancers import Heard, HeardInside
 from gtm.control.lead.rooms import MOST_PARTS, Rooms
 from gtm.control.live.subscribers import MOST_BALANCERS
 from gtm.control.live.tokens import speaks_for
@@ -31,7 +39,7 @@ from gtm.core.latency.samples import Level
 from gtm.core.model.access import REPORTER_LENGTH, Role
 from gtm.core.model.problems import Problem
 from gtm.core.model.services import Priority
-from gtm.feed.reports import BalancerReply, BalancerReport
+from gtm.feed.reports import BalancerReply, BalancerReport, ServerShown, TenantShown
 from gtm.feed.wire import CONTENT_TYPE, RoomReport
 from gtm.geoip.address import parse_address
 from gtm.nesting import shallow
@@ -51,6 +59,24 @@ class BalancerView(Schema, of=Heard):
     """A region's balancer, as it last said."""
 
     tiers: dict[str, TierSchema]
+
+
+class ShownServerView(Schema, of=ServerShown):
+    """A model server, as one balancer sees it."""
+
+
+class ShownTenantView(Schema, of=TenantShown):
+    """What one balancer has of a tenant."""
+
+
+class InsideView(Schema, of=HeardInside):
+    """The inside of a region, as one of its balancers showed it."""
+
+
+class InsideList(Schema):
+    """What balancers showed within 30 seconds."""
+
+    items: list[InsideView]
 
 
 class BalancerList(Schema):
@@ -101,6 +127,7 @@ def report_problems(found: BalancerReport, regions: str | None) -> list[Problem]
         *_own_problems(found, regions),
         *_peer_problems(found),
         *_push_problems(found, regions),
+        *inside_problems(found.inside, found.region),
         *learned_problems(found.latency, found.witnesses),
     ]
 
@@ -223,6 +250,16 @@ async def list_balancers(ctx: Ctx, _: Viewer) -> TypedResponse[BalancerList]:
     What each said of itself in its last report. Answered from memory, also while the database is down.
     """
     return reply({"items": [_heard(one) for one in ctx.leading().balancers.heard()]})
+
+
+@router.get("/inside")
+async def get_inside(ctx: Ctx, _: Viewer, region: OnlyRegion = None) -> TypedResponse[InsideList]:
+    """List model servers and tenants as regions' balancers show them.
+
+    Each balancer shows its own every other second: of several, each has its own counts. Answered from memory, also while the database is down.
+    """
+    found = ctx.leading().balancers.inside(region)
+    return reply({"items": [{**asdict(one), "age": round(one.age, 1)} for one in found]})
 
 
 def _heard(one: Heard) -> dict[str, Any]:

@@ -42,12 +42,12 @@ OTHERS = (OTHER, OTHER)
 
 
 class RequestTotals:
-    """Requests that ended, those of them that were answered with a failure (5xx), and seconds from their coming to their end."""
+    """Requests that ended, those of them that were answered with a failure (5xx), and seconds from their coming to their end; and those that were refused."""
 
-    __slots__ = ("errors", "requests", "seconds")
+    __slots__ = ("errors", "refused", "requests", "seconds")
 
     def __init__(self) -> None:
-        self.requests = self.errors = 0
+        self.requests = self.errors = self.refused = 0
         self.seconds = 0.0
 
 
@@ -82,15 +82,18 @@ class QueueAdmission:
     def offer(self, exchange: Exchange, now: float) -> Refusal | None:
         """Take a request in, to begin now or later; or refuse it."""
         admission = self.admission
-        found = admission.offer(self._arrival(exchange, now), now, partial(_network, exchange))
+        arrival = self._arrival(exchange, now)
+        found = admission.offer(arrival, now, partial(_network, exchange))
         if isinstance(found, core.AdmissionRefusal):
             for _ in range(_FALLBACKS):
                 if found.fallback is None or not exchange.use_model(found.fallback):
                     break
-                found = admission.offer(self._arrival(exchange, now), now, partial(_network, exchange))
+                arrival = self._arrival(exchange, now)
+                found = admission.offer(arrival, now, partial(_network, exchange))
                 if not isinstance(found, core.AdmissionRefusal):
                     break
         if isinstance(found, core.AdmissionRefusal):
+            self._totals(arrival).refused += 1
             self.tick(now)
             return _refusal(found)
         exchange.admission = found
@@ -125,7 +128,14 @@ class QueueAdmission:
                 self.tick(now)
 
     def _count(self, ticket: core.Ticket, status: int, now: float) -> None:
-        arrival = ticket.arrival
+        totals = self._totals(ticket.arrival)
+        totals.requests += 1
+        totals.seconds += now - ticket.offered
+        if status >= 500:  # 0: its client left before it was answered
+            totals.errors += 1
+
+    def _totals(self, arrival: core.Arrival) -> RequestTotals:
+        """Where a request is counted."""
         model = arrival.model
         totals = self.totals.get((arrival.tenant, model))
         if totals is None:
@@ -135,10 +145,31 @@ class QueueAdmission:
             if key not in self.totals and len(self.totals) >= MOST_TOTALS:
                 key = OTHERS
             totals = self.totals.setdefault(key, RequestTotals())
-        totals.requests += 1
-        totals.seconds += now - ticket.offered
-        if status >= 500:  # 0: its client left before it was answered
-            totals.errors += 1
+        return totals
+
+    def by_tenant(self) -> dict[str | None, dict[str, float]]:
+        """What it has of each tenant now, and had so far."""
+        settings, now = self.admission.settings, self.admission.snapshot().tenants
+        found: dict[str | None, dict[str, float]] = {}
+        for name in dict.fromkeys([*now, *(tenant for tenant, _ in self.totals)]):
+            limits = (
+                settings.without_tenant
+                if name is None
+                else settings.tenants.get(name, settings.default_tenant)
+            )
+            running, waiting = now.get(name, (0, 0))
+            found[name] = {
+                "weight": limits.weight,
+                "running": running,
+                "waiting": waiting,
+                "requests": 0,
+                "errors": 0,
+                "refused": 0,
+            }
+        for (name, _), totals in self.totals.items():
+            for of in ("requests", "errors", "refused"):
+                found[name][of] += getattr(totals, of)
+        return found
 
     def withdraw(self, exchange: Exchange, now: float) -> None:
         """Give back the slot or the place of a request that goes elsewhere."""
@@ -253,6 +284,7 @@ class QueueAdmission:
             if ticket.state is _ADMITTED:
                 exchange.admitted()
             elif ticket.refusal is not None:
+                self._totals(ticket.arrival).refused += 1
                 exchange.refuse(_refusal(ticket.refusal))
 
 

@@ -1970,6 +1970,17 @@ def list_balancers() -> Call[types.BalancerList]:
     return Call("GET", "/v1/balancers")
 
 
+def get_inside(*, region: types.Name | None = None) -> Call[types.InsideList]:
+    """List model servers and tenants as regions' balancers show them. Each balancer shows its own every
+    other second: of several, each has its own counts. Answered from memory, also while the database
+    is down.
+
+    Args:
+        region: Only this region; left out: all.
+    """
+    return Call("GET", "/v1/balancers/inside", parameters={"region": region})
+
+
 def handoff_keys() -> Call[dict[str, Any]]:
     """The keys by which signed handoffs are verified. For everybody: public keys alone, without the
     names of edges. Every edge publishes them too, at `/.well-known/gtm/jwks.json`.

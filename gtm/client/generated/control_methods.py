@@ -98,6 +98,7 @@ class ControlMethods:
     get_edge = value(calls.get_edge)
     forget_edge = value(calls.forget_edge)
     list_balancers = value(calls.list_balancers)
+    get_inside = value(calls.get_inside)
     handoff_keys = value(calls.handoff_keys)
     get_status = value(calls.get_status)
     get_health = value(calls.get_health)

@@ -1002,6 +1002,28 @@ class HttpsRecordDocument(TypedDict):
     """The protocols that every region speaks, beside `http/1.1`."""
 
 
+class InsideList(JsonObject):
+    """What balancers showed within 30 seconds."""
+
+    items_: list[InsideView]
+
+
+class InsideView(JsonObject):
+    """The inside of a region, as one of its balancers showed it."""
+
+    name: str
+    region: str
+    token: str
+    """The name of the token that it reports with."""
+    age: float
+    """Seconds since it showed it."""
+    servers: list[ShownServerView]
+    tenants: list[ShownTenantView]
+    servers_left_out: int
+    """More that its report, or this answer, had no place for."""
+    tenants_left_out: int
+
+
 class Inventory(JsonObject):
     """Resources of the policy in force, by kind and name."""
 
@@ -2689,6 +2711,52 @@ class SessionView(JsonObject):
     seen_at: str
     """When it was used last, to a minute."""
     expires_at: str
+
+
+class ShownServerView(JsonObject):
+    """A model server, as one balancer sees it."""
+
+    url: str
+    state: str
+    """See `docs/backend-health.md`."""
+    why: str
+    """In words; empty: nothing is wrong."""
+    usable: bool
+    """Whether requests are sent there."""
+    in_flight: int
+    """Requests that this balancer has there."""
+    outstanding: float
+    """Requests that it takes to be there, those of others among them."""
+    work_s: float
+    """Seconds of work that it expects of its own."""
+    slots: int | None
+    """Null: unknown."""
+    memory: float | None
+    """The used part of its KV cache, or else of its GPU memory. Null: it does not say."""
+    models: list[str] | None
+    """Those that are loaded. Null: it does not say."""
+    adapters: list[str] | None
+    """LoRA adapters that are loaded. Null: it does not say."""
+    version: str
+    """As the balancer's file says."""
+    ejections: int
+    """So far, since the balancer knows it."""
+
+
+class ShownTenantView(JsonObject):
+    """What one balancer has of a tenant."""
+
+    name: str
+    weight: float
+    """Its share beside other tenants' where slots are scarce."""
+    running: int
+    waiting: int
+    requests_per_second: float
+    """That ended."""
+    errors_per_second: float
+    """Of these, those that failed (5xx)."""
+    refused_per_second: float
+    """That were not admitted: its budget is spent, or it would have waited too long."""
 
 
 class SilentSchema(JsonObject):

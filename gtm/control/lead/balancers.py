@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 
 from gtm.control.errors import Conflict
 from gtm.control.lead.demand import RateBook
@@ -22,10 +23,14 @@ from gtm.control.lead.leases import Leases
 from gtm.core.model.policy import Policy
 from gtm.core.quota.leases import LeaseUse
 from gtm.core.quota.names import QuotaText, concerning
-from gtm.feed.reports import BalancerReply, BalancerReport
+from gtm.feed.reports import BalancerReply, BalancerReport, Inside, ServerShown, TenantShown
 
 MOST = 64
 """Balancers of one token whose keys are kept."""
+SHOWN_FOR = 30.0
+"""Seconds for which what a balancer showed of the inside of its region is now."""
+MOST_SHOWN = 2000
+"""Model servers that one answer shows, and tenants."""
 KNOWN_FOR = 3600.0
 """Seconds after its last report for which a balancer's keys stay published: what it signed is over after one minute."""
 
@@ -57,6 +62,23 @@ class Heard:
     tiers: Mapping[str, tuple[int, int]]
 
 
+@dataclass(frozen=True, slots=True)
+class HeardInside:
+    """The inside of a region as a balancer showed it `age` seconds ago."""
+
+    name: str
+    region: str
+    token: str
+    """The name of the token that it reports with."""
+    age: float
+    """Seconds since it showed it."""
+    servers: tuple[ServerShown, ...]
+    tenants: tuple[TenantShown, ...]
+    servers_left_out: int
+    """More that its report, or this answer, had no place for."""
+    tenants_left_out: int
+
+
 @dataclass(slots=True, eq=False)
 class Balancers:
     """See above.
@@ -78,6 +100,8 @@ class Balancers:
     """Items that were left out of reports, by part of the report."""
     _concerns: tuple[Policy | None, dict[str, frozenset[QuotaText]]] = field(init=False, default=(None, {}))
     _told: dict[tuple[str, str], ToldKeys] = field(init=False, default_factory=dict)
+    _inside: dict[tuple[str, str], tuple[Inside, float]] = field(init=False, default_factory=dict)
+    """What each showed last, and when."""
 
     def take(
         self, token: str, token_id: str, name: str, report: BalancerReport, reporter: str
@@ -101,8 +125,10 @@ class Balancers:
             raise Conflict(
                 f"the token `{token}` has {MOST} balancers already: make others a token of their own"
             )
-        kept = replace(report, leases=None, latency=(), witnesses=(), pushes={})
+        kept = replace(report, leases=None, latency=(), witnesses=(), pushes={}, inside=None)
         self._told[known] = ToldKeys(token, token_id, report.handoff_keys, now, name, kept)
+        if report.inside is not None:
+            self._inside[known] = report.inside, now
         own = [witness._replace(reporter=reporter) for witness in report.witnesses]
         self.latency.take(report.latency, token_id or token, own)
         if report.region:
@@ -152,9 +178,31 @@ class Balancers:
         ]
         return sorted(found, key=lambda one: (one.region, one.name, one.token))
 
+    def inside(self, region: str | None = None) -> list[HeardInside]:
+        """What balancers showed lately of the inside of a region, or of all, by region and name; an answer's rows are bounded."""
+        now = self.monotonic()
+        self._forget(now)
+        found = []
+        for known, (shown, at) in self._inside.items():
+            one = self._told[known]
+            where = "" if one.report is None else one.report.region
+            if now - at <= SHOWN_FOR and region in (None, where):
+                found.append((where, one.name, one.issuer, now - at, shown))
+        servers_left = tenants_left = MOST_SHOWN
+        heard = []
+        for where, name, token, age, shown in sorted(found, key=itemgetter(0, 1, 2)):
+            servers, tenants = shown.servers[:servers_left], shown.tenants[:tenants_left]
+            servers_left -= len(servers)
+            tenants_left -= len(tenants)
+            more_servers = shown.servers_left_out + len(shown.servers) - len(servers)
+            more_tenants = shown.tenants_left_out + len(shown.tenants) - len(tenants)
+            heard.append(HeardInside(name, where, token, age, servers, tenants, more_servers, more_tenants))
+        return heard
+
     def _forget(self, now: float) -> None:
         for known in [known for known, one in self._told.items() if now - one.at > KNOWN_FOR]:
             del self._told[known]
+            self._inside.pop(known, None)
 
 
 def _quotas(use: LeaseUse) -> int:

@@ -164,10 +164,11 @@ async def look(api: Inside, which: str) -> dict[str, Any]:
     region = _of(which, top.regions)
     if region is None:
         raise ApiProblem(404, {"title": "not found", "detail": f"there is no region `{which}`"})
-    health, load, balancers, status, demand = await asyncio.gather(
+    health, load, balancers, inside, status, demand = await asyncio.gather(
         api.get("/v1/health", region=which),
         api.get("/v1/load", region=which),
         api.get("/v1/balancers"),
+        api.get("/v1/balancers/inside", region=which),
         api.get("/v1/status"),
         api.get("/v1/demand", limit=MOST_ROWS, region=which),
     )
@@ -180,10 +181,42 @@ async def look(api: Inside, which: str) -> dict[str, Any]:
         "capacity": capacity,
         "reductions": [] if capacity is None else list(reductions(capacity)),
         "balancers": [one for one in balancers.items_ if one.region == which],
+        "inside": inside_of(inside.items_),
         "sync": status.sync,
         "clients": clients(demand),
         **neighbours(top, which),
     }
+
+
+def inside_of(shown: Sequence[types.InsideView]) -> dict[str, Any]:
+    """The inside of a region: the servers as each balancer sees them, and tenants of all balancers together, those first that have most."""
+    usable: dict[str, bool] = {}
+    tenants: dict[str, dict[str, Any]] = {}
+    for balancer in shown:
+        for server in balancer.servers:
+            usable[server.url] = usable.get(server.url, False) or server.usable
+        for tenant in balancer.tenants:
+            sums = tenants.setdefault(tenant.name, {"name": tenant.name, "weight": tenant.weight})
+            for field in TENANT_SUMS:
+                sums[field] = sums.get(field, 0) + tenant[field]
+    running = sum(one["running"] for one in tenants.values())
+    for one in tenants.values():
+        one["share"] = one["running"] / running if running else None
+    return {
+        "balancers": shown,
+        "servers": len(usable),
+        "usable": sum(usable.values()),
+        "tenants": sorted(
+            tenants.values(),
+            key=lambda one: (-one["running"] - one["waiting"], -one["requests_per_second"], one["name"]),
+        ),
+        "servers_left_out": sum(one.servers_left_out for one in shown),
+        "tenants_left_out": sum(one.tenants_left_out for one in shown),
+    }
+
+
+TENANT_SUMS = ("running", "waiting", "requests_per_second", "errors_per_second", "refused_per_second")
+"""What adds up of a tenant over balancers."""
 
 
 def _of(which: str, found: Iterable[Any]) -> Any:

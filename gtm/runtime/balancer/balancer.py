@@ -46,6 +46,7 @@ from gtm.runtime.balancer.ownership import BalancerOwnership
 from gtm.runtime.balancer.peers import PeerLine
 from gtm.runtime.balancer.reporting import EVERY, Posting, RoomLine, report_load
 from gtm.runtime.balancer.round_trips import MAX_SENT
+from gtm.runtime.balancer.showing import Showing
 from gtm.runtime.balancer.workers.pool import WorkerPool
 from gtm.runtime.following.following import Follower, FollowerDisk
 from gtm.runtime.following.told import ViewMessage
@@ -95,6 +96,7 @@ class Pushes:
         """What pushes are signed with; None before `load`."""
         self.own = OwnHandoffs(self.current, self.settings.region)
         """The name that it is published by."""
+        self.showing = Showing(self.carriers.state)
         self.address = ""
         """Where other balancers of the region reach this one."""
         self._pushed: dict[str, int] = {}
@@ -146,6 +148,7 @@ class Pushes:
             self.address,
             {key: float(count) for key, count in told.items()},
             min(seconds, 3600.0),
+            self.showing.take(),
         )
 
     def _largest(self, more: dict[str, int]) -> dict[str, int]:
@@ -355,6 +358,7 @@ class Balancer(Follower):
         self._tasks.start(self.owned.leave_to_successor(self.stop))
         self._tasks.start(self._tick())
         self._tasks.start(report_load(settings, carriers.report))
+        self._tasks.start(pushes.showing.run())
         self._tasks.start(pushes.run())
         line = RoomLine(settings, carriers.free_slots)
         self._tasks.start(line.run())

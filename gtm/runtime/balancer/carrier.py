@@ -798,6 +798,7 @@ class Carrier(Carriers):
                     "url": one.backend.name,
                     "state": standing[one.backend.name].state.value,
                     "why": standing[one.backend.name].why,
+                    "ejections": standing[one.backend.name].ejections,
                     "usable": one.number in usable,
                     "problems": problems.get(one.backend.name, {}),
                     "in_flight": one.flight.requests,
@@ -806,6 +807,7 @@ class Carrier(Carriers):
                     "slots": one.slots or None,
                     "slots_learned": one.backend.slots is None and bool(one.slots),
                     "weight": one.weight,
+                    "version": one.backend.version,
                     "memory": one.condition.memory,
                     "models": None if one.condition.models is None else sorted(one.condition.models),
                     "adapters": None if one.condition.adapters is None else sorted(one.condition.adapters),
@@ -849,10 +851,7 @@ class Carrier(Carriers):
             "senders": self._current.senders,
             "beside": self._current.beside,
             "at_peers": {region: count for region, count in self._pusher.in_flight.items() if count},
-            "tenants": {
-                name or "": {"running": counts.running, "waiting": counts.waiting}
-                for name, counts in snapshot.tenants.items()
-            },
+            "tenants": {name or "": one for name, one in self._admission.by_tenant().items()},
         }
 
     # The file of backends

@@ -108,7 +108,7 @@ def test_states_show_what_is_worst() -> None:
     """In flight is added up; a backend stands as the worker says that has most against it."""
 
     def state(**more: Any) -> dict[str, Any]:
-        row = {"url": "x", "state": "up", "in_flight": 2, "work_s": 1.0, "outstanding": 5.0, "slots": 8}
+        row = {"url": "x", "state": "up", "in_flight": 2, "work_s": 1.0, "outstanding": 5.0, "ejections": 1}
         return {
             "draining": False,
             "connections": 3,
@@ -118,18 +118,18 @@ def test_states_show_what_is_worst() -> None:
             "backends": [{**row, **more}],
             "tiers": {"batch": {"running": 1, "waiting": 2, "refused": {"queue_full": 1}}},
             "groups": {},
-            "tenants": {"acme": {"running": 1, "waiting": 0}},
+            "tenants": {"acme": {"weight": 2.0, "running": 1, "waiting": 0}},
             "at_peers": {},
             "pushes": [{"region": "iad", "why": "moved", "requests": 2}],
         }
 
-    found = merged_state([state(), state(state="down", outstanding=7.0)])
+    found = merged_state([state(), state(state="down", outstanding=7.0, ejections=3)])
     assert found["backends"] == [
-        {"url": "x", "state": "down", "in_flight": 4, "work_s": 2.0, "outstanding": 7.0, "slots": 8}
+        {"url": "x", "state": "down", "in_flight": 4, "work_s": 2.0, "outstanding": 7.0, "ejections": 3}
     ]
     assert found["tiers"] == {"batch": {"running": 2, "waiting": 4, "refused": {"queue_full": 2}}}
     assert (found["tenants"], found["connections"], found["limit"], found["share"]) == (
-        {"acme": {"running": 2, "waiting": 0}},
+        {"acme": {"weight": 2.0, "running": 2, "waiting": 0}},
         6,
         8,
         10,
@@ -193,7 +193,8 @@ def test_a_backend_stands_as_whoever_says_that_has_most_against_it() -> None:
     """Whoever comes first; and what one has not asked yet, another knows."""
     assert {*STANDINGS} == {*BackendState}
     for states in (["warming", "down", "up"], ["down", "unknown", "up"]):
-        rows = [{"url": "x", "state": one, "in_flight": 0, "work_s": 0.0, "outstanding": 0} for one in states]
+        counts = {"in_flight": 0, "work_s": 0.0, "outstanding": 0, "ejections": 0}
+        rows = [{"url": "x", "state": one, **counts} for one in states]
         parts: dict[str, Any] = {part: {} for part in ("tiers", "groups", "choices", "tenants", "at_peers")}
         known = [
             {"draining": False, "connections": 0, "share": 1, "backends": [row], "pushes": [], **parts}

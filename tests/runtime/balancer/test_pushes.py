@@ -26,6 +26,9 @@ class _Carriers:
     def pushes(self) -> dict[str, int]:
         return self.counts
 
+    async def state(self) -> dict[str, Any]:
+        return {}
+
     def tiers(self) -> dict[str, tuple[int, int]]:
         return {}
 

@@ -368,6 +368,7 @@ def _backend(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "in_flight": sum(row["in_flight"] for row in rows),
         "work_s": sum(row["work_s"] for row in rows),
         "outstanding": max(row["outstanding"] for row in rows),
+        "ejections": max(row["ejections"] for row in rows),
     }
 
 
@@ -385,6 +386,12 @@ def _summed(values: Iterable[Any]) -> Any:
         names = dict.fromkeys(name for value in all_of_them for name in value)
         return {name: _summed(value.get(name) for value in all_of_them) for name in names}
     return sum(all_of_them)
+
+
+def _tenants(tables: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
+    """Counts added up; a weight is the same in all."""
+    weights = {name: one["weight"] for table in tables for name, one in table.items()}
+    return {name: {**one, "weight": weights[name]} for name, one in _summed(tables).items()}
 
 
 def _groups(tables: Iterable[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
@@ -407,7 +414,7 @@ _MERGED: Mapping[str, Callable[[Sequence[Any]], Any]] = MappingProxyType(
         "tiers": _summed,
         "groups": _groups,
         "choices": _summed,
-        "tenants": _summed,
+        "tenants": _tenants,
         "at_peers": _summed,
         "pushes": _pushes,
     }
