@@ -54,6 +54,25 @@ def test_without_any_region_it_says_how_to_begin(api: Api, people: People) -> No
     assert "There are no regions yet" in people(Role.VIEWER).page("/regions")
 
 
+def test_a_region_shows_its_inside(live: Api, people: People) -> None:  # noqa: F811
+    """Model servers as each balancer sees them, what is wrong with words, and tenants of all balancers together; of none, nothing."""
+    assert "Model servers" not in people(Role.VIEWER).page("/regions/eu-central")
+    up = {"url": "http://10.0.0.1:8000", "state": "up", "outstanding": 4.0, "slots": 16, "memory": 0.5}
+    out = {"url": "http://10.0.0.2:8000", "state": "ejected", "why": HOSTILE[0], "usable": False, "ejections": 3}
+    tenant = {"name": "acme", "running": 3, "refused_per_second": 0.5}
+    inside = {"servers": [out, {**up, "models": HOSTILE[1:2]}], "tenants": [tenant], "tenants_left_out": 7}
+    for name in ("lb-1", "lb-2"):
+        body = {"region": "eu-central", "inside": inside}
+        assert live.balancer.post(f"/v1/balancers/{name}/report", json=body).status_code == 200
+    text = people(Role.VIEWER).page("/regions/eu-central")
+    assert_inert(text)
+    for words in ("1 of 2", "As lb-1 sees them", "As lb-2 sees them", "ejected", "4 of 16", "50%"):
+        assert words in text, words
+    for words in ("acme", "✕ 1/s", "14 more are not shown", "/v1/balancers/inside?region=eu-central"):
+        assert words in text, words
+    assert "Model servers" not in people(Role.VIEWER).page("/regions/us-east")
+
+
 def test_a_region_shows_its_evidence(live: Api, people: People) -> None:  # noqa: F811
     """What each edge sees and since when, load and capacity with what reduces it, and whom it serves."""
     report(live, "connection refused")

@@ -242,6 +242,13 @@ TABLES: Mapping[str, Mapping[str, tuple[float | str, ...]]] = {
         ),
         "networks whose attempts are remembered": (2 * _MOST_NETWORKS,),
         "kinds of pushes in a balancer's report": ("feed.reports.MAX_PUSHES",),
+        "model servers, and tenants, that a balancer's report shows": (
+            *("feed.reports.MAX_SHOWN", "feed.reports.MAX_SHOWN_NAMES"),
+            *("feed.reports.MAX_SHOWN_TEXT", "feed.reports.MAX_SHOWN_TEXTS"),
+        ),
+        "model servers, and tenants, in an answer of `GET /v1/balancers/inside`": (
+            "control.lead.balancers.MOST_SHOWN",
+        ),
         "codes that are exchanged with an identity provider": (
             *(_EXCHANGES.places, _EXCHANGES.each, _EXCHANGES.waiting_each),
         ),
