@@ -58,7 +58,13 @@ def test_a_region_shows_its_inside(live: Api, people: People) -> None:  # noqa: 
     """Model servers as each balancer sees them, what is wrong with words, and tenants of all balancers together; of none, nothing."""
     assert "Model servers" not in people(Role.VIEWER).page("/regions/eu-central")
     up = {"url": "http://10.0.0.1:8000", "state": "up", "outstanding": 4.0, "slots": 16, "memory": 0.5}
-    out = {"url": "http://10.0.0.2:8000", "state": "ejected", "why": HOSTILE[0], "usable": False, "ejections": 3}
+    out = {
+        "url": "http://10.0.0.2:8000",
+        "state": "ejected",
+        "why": HOSTILE[0],
+        "usable": False,
+        "ejections": 3,
+    }
     tenant = {"name": "acme", "running": 3, "refused_per_second": 0.5}
     inside = {"servers": [out, {**up, "models": HOSTILE[1:2]}], "tenants": [tenant], "tenants_left_out": 7}
     for name in ("lb-1", "lb-2"):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, cast
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from gtm.cli.common import output
+from gtm.cli.live.tabs import KEYS, Tab
 
 if TYPE_CHECKING:
     from gtm.client import types
@@ -22,13 +23,31 @@ _OLD = 5.0
 _FULL, _HIGH = 0.9, 0.7
 
 
-def screen(found: types.TopView, lost: str = "") -> RenderableType:
-    """All of it.
+def tabs(chosen: Tab, shown: RenderableType) -> RenderableType:
+    """A screen below the names of all, with their keys."""
+    names = Text("  ").join(
+        Text(f" {key} {tab} ", style="reverse" if tab is chosen else "dim") for key, tab in KEYS.items()
+    )
+    return Group(Text.assemble(names, ("   q ends", "dim")), Text(), shown)
+
+
+def screen(tab: Tab, found: types.TopView | types.InsideList, lost: str = "") -> RenderableType:
+    """All of a tab.
 
     Args:
-        found: the document of `GET /v1/top`.
+        tab: which.
+        found: the document of `GET /v1/top`; of servers and tenants that of `GET /v1/balancers/inside`.
         lost: why it is old, if control does not answer now.
     """
+    if tab is Tab.REGIONS:
+        return _top(cast("types.TopView", found), lost)
+    inside = cast("types.InsideList", found).items_
+    parts: list[RenderableType] = [_lost(lost)] if lost else []
+    parts += _servers(inside) if tab is Tab.SERVERS else _tenants(inside)
+    return Group(*parts)
+
+
+def _top(found: types.TopView, lost: str) -> RenderableType:
     parts: list[RenderableType] = [*_head(found, lost), Text(), _regions(found.regions)]
     sections = [("spillover", list(_spill(found)))]
     free_slots = (
@@ -64,7 +83,7 @@ def _head(found: types.TopView, lost: str) -> Iterator[Text]:
         str(len(edges)),
     )
     if lost:
-        yield Text(f"{output.plain(lost)}; the screen is the last that it sent", style="bold red")
+        yield _lost(lost)
     if found.database != "up":
         yield Text(
             f"the database is {found.database.replace('_', '-')}: edges and plans go on, changes wait",
@@ -78,11 +97,105 @@ def _head(found: types.TopView, lost: str) -> Iterator[Text]:
         yield Text("no edge has been heard of for 10 s", style="bold yellow")
 
 
-def _regions(regions: list[types.TopRegion]) -> Table:
+def _lost(why: str) -> Text:
+    return Text(f"{output.plain(why)}; the screen is the last that it sent", style="bold red")
+
+
+_NUMBERS = {"in use", "queue", "demand", "served", "price", "p99"} | {
+    *("own", "work", "kv cache", "ejected", "weight", "running", "waiting", "share", "failed", "refused")
+}
+
+
+def _table(*headings: str) -> Table:
     made = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold", show_edge=False)
-    for heading in ("region", "health", "load", "in use", "queue", "demand", "served", "price", "p99", ""):
-        numeric = heading in ("in use", "queue", "demand", "served", "price", "p99")
-        made.add_column(heading, justify="right" if numeric else "left", no_wrap=True)
+    for heading in filter(None, headings):
+        made.add_column(heading, justify="right" if heading in _NUMBERS else "left", no_wrap=True)
+    if "" in headings:  # remarks, which have what the others leave
+        made.expand = True
+        made.add_column("", no_wrap=True, ratio=1)
+    return made
+
+
+_UNSHOWN = "no balancer shows the inside of a region; each of gtm's does so every other second"
+
+
+def _servers(inside: list[types.InsideView]) -> Iterator[RenderableType]:
+    """Model servers as each balancer sees them, those first that something is wrong with, then those with least room."""
+    made = _table("region", "server", "state", "load", "in use", "own", "work", "kv cache", "ejected", "")
+    rows = [(balancer, server) for balancer in inside for server in balancer.servers]
+    several = {one.region for one in inside if sum(other.region == one.region for other in inside) > 1}
+    rows.sort(key=lambda row: (row[1].state == "up", -_used(row[1]), row[0].region, row[1].url, row[0].name))
+    for balancer, server in rows:
+        remarks = [f"seen by {balancer.name}"] if balancer.region in several else []
+        remarks += [server.why] if server.why else []
+        remarks += [f"version {server.version}"] if server.version else []
+        remarks += [", ".join([*(server.models or ()), *(server.adapters or ())])]
+        made.add_row(
+            output.plain(balancer.region),
+            Text(output.plain(server.url)),
+            Text(output.plain(server.state), style=_STATES.get(server.state, "red")),
+            bar(_used(server) if server.slots else None),
+            f"{server.outstanding:.0f}/{_number(server.slots)}",
+            _number(server.in_flight),
+            f"{server.work_s:.0f} s",
+            "–" if server.memory is None else f"{server.memory:.0%}",
+            _number(server.ejections),
+            Text(output.plain("; ".join(filter(None, remarks)))),
+        )
+    yield made if rows else Text(_UNSHOWN, style="dim")
+    yield from _left_out(sum(one.servers_left_out for one in inside), "model servers")
+
+
+def _used(server: types.ShownServerView) -> float:
+    return server.outstanding / server.slots if server.slots else 0.0
+
+
+_STATES = {"up": "green", "warming": "yellow", "trial": "yellow", "draining": "yellow", "unknown": "dim"}
+
+
+def _tenants(inside: list[types.InsideView]) -> Iterator[RenderableType]:
+    """Tenants by region, of all its balancers together; those first that are refused or have most."""
+    made = _table("region", "tenant", "weight", "running", "share", "waiting", "served", "failed", "refused")
+    found: dict[tuple[str, str], list[types.ShownTenantView]] = {}
+    for balancer in inside:
+        for tenant in balancer.tenants:
+            found.setdefault((balancer.region, tenant.name), []).append(tenant)
+    running: dict[str, int] = {}
+    for (region, _), parts in found.items():
+        running[region] = running.get(region, 0) + sum(one.running for one in parts)
+
+    def order(item: tuple[tuple[str, str], list[types.ShownTenantView]]) -> tuple[float, float, str, str]:
+        parts = item[1]
+        return -_sum(parts, "refused_per_second"), -_sum(parts, "running"), *item[0]
+
+    for (region, name), parts in sorted(found.items(), key=order):
+        mine, refused = _sum(parts, "running"), _sum(parts, "refused_per_second")
+        made.add_row(
+            output.plain(region),
+            Text(output.plain(name) or "(none stated)", style="" if name else "dim"),
+            _number(parts[0].weight),
+            _number(mine),
+            f"{mine / running[region]:.0%}" if running[region] else "–",
+            _number(_sum(parts, "waiting")),
+            _rate(_sum(parts, "requests_per_second")),
+            _rate(_sum(parts, "errors_per_second")),
+            Text(_rate(refused), style="red" if refused >= _LITTLE else ""),
+        )
+    yield made if found else Text(_UNSHOWN, style="dim")
+    yield from _left_out(sum(one.tenants_left_out for one in inside), "tenants")
+
+
+def _sum(parts: Iterable[types.ShownTenantView], name: str) -> float:
+    return sum(float(one[name]) for one in parts)
+
+
+def _left_out(number: int, what: str) -> Iterator[Text]:
+    if number:
+        yield Text(f"{number} more {what} are not shown", style="dim")
+
+
+def _regions(regions: list[types.TopRegion]) -> Table:
+    made = _table(*("region", "health", "load", "in use", "queue", "demand", "served", "price", "p99", ""))
     for region in regions:
         made.add_row(
             Text(output.plain(region.region)),

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import select
+import subprocess
+import sys
 from typing import Any
 
 import httpx
 from rich.console import Console
 
+from gtm.cli.live.tabs import KEYS, Tab
 from gtm.cli.live.top_view import bar, screen
 from gtm.client.objects import as_answered
 from gtm.core.model.access import Role
@@ -32,6 +38,71 @@ def test_top(run: Gtm, control: Control) -> None:
     assert west.split()[:5] == ["eu-west", "unknown", "██████████", "38/40", "3"]
     assert "spillover" in lines
     assert not any(line != line.rstrip() for line in lines)
+
+
+SERVER = {"url": "http://10.0.0.1:8000", "state": "up", "outstanding": 4.0, "slots": 16, "models": ["llama"]}
+EJECTED = {**SERVER, "url": "http://10.0.0.2:8000", "state": "ejected", "why": "5 failures in a row\x1b[31m"}
+TENANT = {"name": "acme", "running": 3, "waiting": 1, "requests_per_second": 2.0}
+
+
+def _show(control: Control) -> None:
+    """What two balancers of a region show of its inside."""
+    headers = {"Authorization": f"Bearer {control.tokens[Role.BALANCER]}"}
+    refused = {"name": "globex", "running": 1, "refused_per_second": 1.5}
+    for name, servers in (("b1", [SERVER, EJECTED]), ("b2", [SERVER])):
+        inside = {"servers": servers, "tenants": [TENANT, refused], "servers_left_out": 2}
+        url, body = f"{control.url}/v1/balancers/{name}/report", {"region": "eu-central", "inside": inside}
+        assert httpx.post(url, json=body, headers=headers, trust_env=False).status_code == 200
+
+
+def test_the_inside_of_regions(run: Gtm, control: Control) -> None:
+    """Model servers, those first that something is wrong with, and tenants of all balancers together; of none, a sentence."""
+    assert "no balancer shows the inside" in run.ok("top", "--once", "--tab", "servers").out
+    _show(control)
+    out = run.ok("top", "--once", "--tab", "servers").out
+    assert "\x1b" not in out
+    heading, first, *others, left_out = out.splitlines()
+    assert heading.split()[:4] == ["region", "server", "state", "load"]
+    assert first.split()[:5] == ["eu-central", EJECTED["url"], "ejected", "██░░░░░░░░", "4/16"]
+    assert "seen by b1; 5 failures in a row" in first
+    assert [line.split()[1] for line in others] == [SERVER["url"]] * 2
+    assert left_out == "4 more model servers are not shown"
+    rows = [line.split() for line in run.ok("top", "--once", "--tab", "tenants").out.splitlines()]
+    assert rows[1] == ["eu-central", "globex", "1", "2", "25%", "0", "0.0/s", "0.0/s", "3.0/s"]
+    assert rows[2] == ["eu-central", "acme", "1", "6", "75%", "2", "4.0/s", "0.0/s", "0.0/s"]
+    assert "no balancer" in run.ok("top", "--once", "--tab", "tenants", "--region", "us-east").out
+    found = run.ok("top", "--once", "--json", "--tab", "servers", "--region", "eu-central").json
+    assert [one["name"] for one in found["items"]] == ["b1", "b2"]
+
+
+def test_keys_change_the_tab(run: Gtm, control: Control) -> None:
+    """At a terminal: each by its number; others do nothing, and `q` ends."""
+    _show(control)
+    ours, theirs = pty.openpty()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GTM_")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gtm.cli", "top", "--tab", "tenants"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=subprocess.STDOUT,
+        env={**environment, **run.environment, "COLUMNS": "150", "LINES": "40", "TERM": "xterm"},
+    )
+    os.close(theirs)
+
+    def until(words: str) -> None:
+        seen = ""
+        while words not in seen:
+            assert select.select([ours], [], [], 60)[0], seen
+            seen += os.read(ours, 65_536).decode(errors="replace")
+
+    headings = {Tab.REGIONS: "spillover", Tab.SERVERS: "kv cache", Tab.TENANTS: "weight"}
+    until(headings[Tab.TENANTS])
+    for key, tab in KEYS.items():
+        os.write(ours, f"x{key}".encode())
+        until(headings[tab])
+    os.write(ours, b"q")
+    assert process.wait(60) == 0
+    os.close(ours)
 
 
 def test_plan_is_served(run: Gtm, control: Control) -> None:
@@ -103,7 +174,7 @@ def shown(document: dict[str, Any], lost: str = "") -> str:
     """A screen as text."""
     console = Console(width=200, record=True, file=None, force_terminal=False)
     with console.capture() as captured:
-        console.print(screen(as_answered(document), lost))
+        console.print(screen(Tab.REGIONS, as_answered(document), lost))
     return captured.get()
 
 
