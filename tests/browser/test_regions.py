@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from gtm.core.model.access import Role
 from tests.browser.checks import assert_good, picture
 from tests.browser.conftest import NARROW, PATIENCE_MS, WIDE, Open, Path, control_url
-from tests.system.harness import System
+from tests.system.harness import System, eventually
 
 DRAINED = "us-west"
 expect.set_options(timeout=PATIENCE_MS)
@@ -117,3 +117,24 @@ def test_they_are_good_to_all(
         expect(page.locator(shown)).to_be_visible()
         assert_good(page)
         picture(page, pictures, f"{name}-{size}-{scheme}")
+
+
+def test_a_region_s_inside_is_there_and_its_past_is_drawn(traffic: System, visit: Open) -> None:
+    """Model servers and tenants as the region's own balancer shows them; curves of what was recorded, of the time that is chosen, with what happened."""
+    page = visit("/regions/eu-central", role=Role.VIEWER)
+    servers = page.get_by_role("group", name="Model servers").get_by_role("row")
+    expect(servers.filter(has_text="up").first).to_contain_text("demo")
+    expect(page.get_by_role("group", name="Tenants").get_by_role("row").nth(1)).to_contain_text("none stated")
+
+    def recorded() -> bool:
+        page.reload()
+        return page.locator("#charts figure").count() > 0
+
+    eventually(recorded, "something is recorded", patience=180, every=2)
+    expect(page.locator("#charts canvas").first).to_be_visible()
+    page.get_by_role("link", name="The last 24 hours").first.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#charts b[aria-current]")).to_have_text("The last 24 hours")
+    expect(page.locator("#charts canvas").first).to_be_visible()
+    expect(page.locator(".marks li").first).to_contain_text("revision 1")
+    assert_good(page)

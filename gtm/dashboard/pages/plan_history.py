@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
+from gtm.dashboard import charts
 from gtm.dashboard.inside import ApiProblem
 from gtm.dashboard.pages.simulate import BACK, TRAFFIC
 from gtm.dashboard.rendering import ms, rate, share
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 MOST_CURVES = 8
 """Regions with a curve: so many lines can be told apart."""
 MOST_ROWS = 100
-_DIGITS = 5
-"""Of a curve's values: more cannot be seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,23 +86,16 @@ def shown(found: types.PlanHistoryView, measure: Measure) -> dict[str, Any]:
         "left_out": max(0, len(regions) - len(curves)),
         "rows": [{"region": one.region, **one.whole} for one in regions[:MOST_ROWS]],
         "more": max(0, len(regions) - MOST_ROWS),
-        "chart": {
-            "unit": measure.unit,
-            "times": found.times,
-            "since": datetime.fromisoformat(found.since).timestamp(),
-            "until": datetime.fromisoformat(found.until).timestamp(),
-            "step": found.step_seconds,
-            "series": [
-                {
-                    "name": one.region,
-                    "values": [
-                        None if value is None else float(f"{value * factor:.{_DIGITS}g}")
-                        for value in one[measure.field]
-                    ],
-                }
+        "chart": charts.chart(
+            {
+                one.region: [None if value is None else value * factor for value in one[measure.field]]
                 for one in curves
-            ],
-        },
+            },
+            measure.unit,
+            found.times,
+            found.step_seconds,
+            (charts.moment(found.since), charts.moment(found.until)),
+        ),
     }
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from gtm.dashboard.inside import ApiProblem, Inside, name
+from gtm.dashboard.pages import region_charts
 from gtm.dashboard.rendering import rendered
 from gtm.dashboard.visits import Visit, page
 
@@ -101,15 +102,17 @@ async def _region(visit: Visit) -> Response:
     which = name(visit.part("name"))
     shown = await look(visit.api, which)
     older = visit.query("changes")
-    (document, missing), past = await asyncio.gather(
+    (document, missing), past, charts = await asyncio.gather(
         _document(visit.api, which),
         history(visit.api, which, _span(visit), older, datetime.now(UTC)),
+        region_charts.look(visit.api, which, region_charts.over_of(visit), datetime.now(UTC)),
     )
     return visit.render(
         "region.html",
         document=document,
         missing=missing,
         history=past,
+        charts=charts,
         older=older,
         again=AGAIN_S,
         may=visit.may("operator"),
