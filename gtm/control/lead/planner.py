@@ -14,7 +14,6 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from math import inf
 from time import perf_counter
 
@@ -43,7 +42,7 @@ from gtm.core.model.outcomes import Outcome
 from gtm.core.model.services import PLANNED
 from gtm.core.model.state import NO_PLAN, Plan, State
 from gtm.core.plan.advance import advance
-from gtm.core.plan.build import problem_of, ranking_of
+from gtm.core.plan.build import by_class, problem_of, ranking_of
 from gtm.core.plan.congestion import Fill, solve_tick
 from gtm.core.plan.problem import PlanError, PlanProblem, Solution
 from gtm.core.policy.snapshot import Snapshot
@@ -121,7 +120,11 @@ class Planner:
         if self._ranker is None or self._ranker.basis is not self._basis:
             self._ranker = Ranker(self._basis)
         view = build_view(self._basis, given.state, window)
-        demand, fixed, http = self._demand(given)
+        demand, fixed, asked = self._demand(given)
+        rankings = {cell: ranking_of(self._ranker, cell) for _, cell in demand}
+        http = {
+            key: sum(rate for _, rate in cells) for key, cells in by_class(asked, rankings.get).items()
+        }
         capacity = assess(
             given.snapshot.policy,
             given.state.health,
@@ -130,7 +133,7 @@ class Planner:
             given.capacity,
             sent=self._sent(given.rates),
         )
-        problem = problem_of(view, partial(ranking_of, self._ranker), demand, fixed, capacity.supply)
+        problem = problem_of(view, rankings.get, demand, fixed, capacity.supply)
         solution, plan, failure = self.latest.solution, self.latest.plan, ""
         try:
             tick = solve_tick(problem, plan, self._fill)
@@ -159,8 +162,8 @@ class Planner:
 
     def _demand(
         self, given: Inputs
-    ) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], float], dict[str, float]]:
-        """Requests per second by class and cell; by service and region where nothing is planned; over HTTP by class."""
+    ) -> tuple[dict[tuple[str, str], float], dict[tuple[str, str], float], dict[tuple[str, str], float]]:
+        """Requests per second by class and cell; by service and region where nothing is planned; over HTTP by class and cell."""
         # A request counts where it came to: it is served once, elsewhere, and no more DNS answers led there.
         # What a region says that arrives counts up to twice what it can serve: more changes nothing for honest ones.
         most = {region: 2 * turnover(supply) for region, supply in given.capacity.supply.items()}
@@ -176,7 +179,7 @@ class Planner:
         decisions = asked = 0.0
         demand: dict[tuple[str, str], float] = defaultdict(float)
         fixed: dict[tuple[str, str], float] = defaultdict(float)
-        http: dict[str, float] = defaultdict(float)
+        http: dict[tuple[str, str], float] = defaultdict(float)
         services = given.snapshot.services
         for row, rate in given.rates.items():
             compiled = services.get(row.service)
@@ -189,7 +192,7 @@ class Planner:
             elif compiled.service.steering in PLANNED:
                 demand[row.ranking_class, row.cell] += requests
                 if row.via != "dns":
-                    http[row.ranking_class] += requests
+                    http[row.ranking_class, row.cell] += requests
             elif row.region:
                 fixed[row.service, row.region] += requests
         self._per_decision = asked / decisions if asked > 0 and decisions > 0 else 1.0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 from gtm.core.capacity.supply import Supply
 from gtm.core.decision.ranking import Ranking, ranked
@@ -19,26 +19,29 @@ Demand = Mapping[tuple[str, str], float]
 """Ranking class and demand cell → requests per second."""
 
 
-@dataclass(slots=True)
-class _Class:
-    """One class's cells, with their rankings under this policy."""
+Rankings = Callable[[str], Ranking | None]
+"""The ranking of a demand cell by this policy; None where the policy does not know it (`ranking_of`)."""
 
-    key: str
-    cells: list[tuple[Ranking, float]] = field(default_factory=list)
 
-    @property
-    def typical(self) -> list[tuple[Ranking, float]]:
-        """Those that may go where the class's name says; all, if it says so of none.
+def by_class(demand: Demand, ranking: Rankings) -> dict[str, list[tuple[Ranking, float]]]:
+    """Demand that can be planned, by ranking class and with the ranking of each cell.
 
-        An edge that reports others with them, by mistake or to mislead, decides nothing about their regions.
-        """
-        named = _kind(self.key)
-        return [cell for cell in self.cells if _kind(cell[0].group.key) == named] or self.cells
+    Whom this policy gives other regions than the name says under which they were counted, they count with those who may go where they may.
+    Rates are smoothed, so that names by a policy of before stay for minutes; and what an edge reports under a wrong name, by mistake or to
+    mislead, decides nothing about those whose name it is.
+    """
+    classes: dict[str, list[tuple[Ranking, float]]] = defaultdict(list)
+    for (key, cell), rate in demand.items():
+        known = ranking(cell)
+        if known is not None and rate > 0 and known.group.service.service.steering in PLANNED:
+            now = known.group.key
+            classes[key if _kind(key) == _kind(now) else now].append((known, rate))
+    return classes
 
 
 def problem_of(
     view: View,
-    ranking: Callable[[str], Ranking | None],
+    ranking: Rankings,
     demand: Demand,
     fixed: Mapping[tuple[str, str], float],
     supply: dict[str, Supply],
@@ -47,17 +50,12 @@ def problem_of(
 
     Args:
         view: policy and health.
-        ranking: of a demand cell by the view's basis; None where this policy does not know it (`ranking_of`).
+        ranking: by the view's basis.
         demand: of services whose steering can be planned; cells that this policy does not know are left out.
         fixed: service and region → requests per second of the other services, which only take up capacity.
         supply: what each region can take.
     """
-    classes: dict[str, _Class] = {}
-    for (key, cell), rate in demand.items():
-        known = ranking(cell)
-        if known is not None and rate > 0 and known.group.service.service.steering in PLANNED:
-            classes.setdefault(key, _Class(key)).cells.append((known, rate))
-    asked = [_class_demand(view, key, found) for key, found in sorted(classes.items())]
+    asked = [_class_demand(view, key, cells) for key, cells in sorted(by_class(demand, ranking).items())]
     policy = view.snapshot.policy
     return PlanProblem(
         classes=(*(one for one in asked if one is not None), *_pinned(view, fixed)),
@@ -75,14 +73,13 @@ def ranking_of(ranker: Ranker, cell: str) -> Ranking | None:
         return None
 
 
-def _class_demand(view: View, key: str, found: _Class) -> ClassDemand | None:
+def _class_demand(view: View, key: str, cells: list[tuple[Ranking, float]]) -> ClassDemand | None:
     """A class as the planner sees it; None while no region of its is usable.
 
     The class's name has the order of preference that its clients have. Their cells, which are coarser, only say how
     far the regions are on average; a region is never taken to be nearer than one that the clients prefer.
     """
-    typical = found.typical
-    group = max(typical, key=lambda cell: cell[1])[0].group
+    group = max(cells, key=lambda cell: cell[1])[0].group
     service = group.service
     regions = view.snapshot.regions
     numbers = ranked(service, group.order, group.eligible(view.up_for(group.family)))
@@ -90,7 +87,7 @@ def _class_demand(view: View, key: str, found: _Class) -> ClassDemand | None:
         return None
     named = {name: place for place, name in enumerate(_preferred(key))}
     distance = {
-        number: _mean_latency(view, group.service.service.name, typical, number, place)
+        number: _mean_latency(view, group.service.service.name, cells, number, place)
         for place, number in enumerate(numbers)
     }
     order = sorted(
@@ -100,7 +97,7 @@ def _class_demand(view: View, key: str, found: _Class) -> ClassDemand | None:
     for number in order:
         latency.append(max(distance[number], latency[-1] if latency else 0.0))
     tenants: dict[str, float] = {}
-    for one, rate in found.cells:
+    for one, rate in cells:
         tenant = one.request.tenant or ""
         tenants[tenant] = tenants.get(tenant, 0.0) + rate
     return ClassDemand(

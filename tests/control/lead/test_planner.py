@@ -102,9 +102,11 @@ def _fresh(loads: dict[tuple[str, str], Load], now: float) -> dict[tuple[str, st
     return {key: replace(load, at=now) for key, load in loads.items()}
 
 
-def test_http_refuses_for_dns() -> None:
+@pytest.mark.parametrize("digest", ["", "of a policy of before"])
+def test_http_refuses_for_dns(digest: str) -> None:
     """DNS refuses nobody, so of HTTP's requests so many more are refused that the sum is what the plan wants."""
     (row,) = _inputs(10.0).rates
+    row = replace(row, ranking_class=row.ranking_class + digest)
     planner = Planner()
     _settled(planner, _inputs(0.0, rates={row: 10.0, replace(row, via="dns"): 10.0}))
     ((key, planned),) = planner.latest.plan.classes.items()
