@@ -93,8 +93,8 @@ BATCH = 400
 """Cases with one policy, or from one to the next."""
 EVENTS = ("in between",) * 3 + ("under way",) * 4 + ("control stopped", "edge killed", "edge killed")
 """What happens in as many batches, in any order."""
-_UNSIGNED = ("not_ready", "no_handoff")
-"""Refusals of what an edge would sign, in the last second before the law changes: look-ups and redirects, which sign nothing, go on."""
+_CHANGING = ("not_ready", "no_handoff", "law_changed")
+"""Refusals of what an edge would sign, in the last second before the law changes, or is about to send; look-ups and redirects go on."""
 _NO_ACCIDENT = 5.0
 """Standard deviations: one in two million."""
 DARK = 2.0
@@ -465,8 +465,8 @@ class World:
 
         def fits(way: str, one: Told) -> bool:
             missing = away and one.region is None and way != "redirect"
-            unsigned = len(laws) > 1 and one.code in _UNSIGNED
-            return missing or unsigned or any(law.fits(question, way, one) for law in laws)
+            changing = len(laws) > 1 and one.code in _CHANGING
+            return missing or changing or any(law.fits(question, way, one) for law in laws)
 
         wrong = {way: one for way, one in told.items() if not fits(way, one)}
         codes = {(one.how, one.code) for one in told.values() if one.code}

@@ -14,17 +14,12 @@ pytestmark = [pytest.mark.system, pytest.mark.drill]
 
 @pytest.mark.timeout(900)
 def test_one_world_all_ways(tmp_path: Path) -> None:
-    """Nothing arrives outside of the fence, ways end alike, and nothing gets through without an edge.
-
-    One in a hundred may end in another lawful region: on a busy machine an edge's probes wait, and it takes a region for down for a moment.
-    """
+    """Nothing arrives outside of the fence, ways end alike, and nothing gets through without an edge."""
     for program in ("nginx", "envoy"):
         tool(program)
     batch = 100
     result = run(tmp_path, batch * len(EVENTS), 46, batch)
-    assert not result.escapes, str(result)
-    assert not result.odd, str(result)
-    assert result.differences <= result.cases // 100, str(result)
+    assert result.held, str(result)
     assert result.agreed > 0, result
     assert result.dark > 0, result
     assert set(result.events) >= set(EVENTS), result
