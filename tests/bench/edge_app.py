@@ -41,9 +41,9 @@ def main() -> None:
         grace=3,
         lifespan=False,
         answer=app.answer_head,
-        port=int(sys.argv[1]),
         trusted=LOOPBACK if "behind" in sys.argv[2:] else (),
     )
+    config.port = int(sys.argv[1])
     PatientServer(config, started=lambda: None).run_on(None)
 
 

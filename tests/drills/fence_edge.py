@@ -162,4 +162,4 @@ class Edge:
         window = clock.window
         latest = window.latest + (LEAD + UNKEPT if self._restarted else LEAD)
         age = inf if self._heard is None else window.latest - self._heard + LEAD
-        return window, replace(window, latest=latest, age=age)
+        return window, window._replace(latest=latest, age=age)

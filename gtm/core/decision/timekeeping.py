@@ -101,12 +101,12 @@ class ClockTimes:
         latest = boot + self.latest
         local = boot + self.local
         silence = inf if self.heard is None else latest + LEAD - self.heard
-        return Window(
-            now=local if self.control is None else min(local, boot + self.control),
-            latest=latest + LEAD if self.floor is None else max(latest + LEAD, self.floor),
-            age=silence if self.unsaved is None else max(silence, latest + LEAD - self.unsaved),
-            reading=local,
-            silence=silence,
+        return Window(  # by place: by name takes twice as long
+            local if self.control is None else min(local, boot + self.control),
+            latest + LEAD if self.floor is None else max(latest + LEAD, self.floor),
+            silence if self.unsaved is None else max(silence, latest + LEAD - self.unsaved),
+            local,
+            silence,
         )
 
     @property
