@@ -178,7 +178,7 @@ class Aggregates:
     ) -> Sum | None:
         """What all authors say together of one thing, with its weight as of now; None if nothing was ever measured."""
         said = list(self._sums.get((level, key, region), {}).values())
-        return self._together(said, now, self._entitled(authors)) if said else None
+        return self._together(said, now, self._entitled(authors))[0] if said else None
 
     def measured(self) -> dict[str, int]:
         """How many networks were measured from each region."""
@@ -215,20 +215,25 @@ class Aggregates:
         levels: dict[Level, dict[str, Row]] = {level: {} for level in LEVEL_FIELDS}
         weights: dict[tuple[Level, str], float] = {}
         said_by: dict[tuple[Level, str], set[str]] = {}
+        alone: dict[Level, dict[str, set[str]]] = {}
         entitled = self._entitled(authors)
         for (level, key, region), by_author in self._sums.items():
             if region not in regions:
                 continue
-            kept = self._together(list(by_author.values()), now, entitled, expected)
+            kept, lone = self._together(list(by_author.values()), now, entitled, expected)
             weight = kept.weight
             if level is Level.REGION:
                 if key in regions and weight >= 0.5:
                     before = previous.mutual.get(key, {}).get(region)
                     mutual.setdefault(key, {})[region] = self._damped(kept.mean, before)
+                    if lone:
+                        alone.setdefault(level, {}).setdefault(key, set()).add(region)
                 continue
             old = getattr(previous, LEVEL_FIELDS[level]).get(key, {}).get(region)
             if self._enough(level, kept, weight, published=old is not None):
                 levels[level].setdefault(key, {})[region] = self._entry(kept.mean, weight, old)
+                if lone:
+                    alone.setdefault(level, {}).setdefault(key, set()).add(region)
                 favour = 1.0 if old is None else 2.0  # so that rows of like weight do not take turns
                 weights[level, key] = weights.get((level, key), 0.0) + favour * weight
                 said_by.setdefault((level, key), set()).update(by_author)
@@ -238,6 +243,14 @@ class Aggregates:
             mutual=mutual,
             processing_ms=_damped_processing(previous, processing_ms),
             doubts=previous.doubts if doubts is None else self._damped_doubts(previous.doubts, doubts),
+            alone={
+                LEVEL_FIELDS.get(level, "mutual"): {
+                    key: said
+                    for key, said in rows.items()
+                    if level is Level.REGION or (level, key) in chosen
+                }
+                for level, rows in alone.items()
+            },
             **{
                 name: {key: row for key, row in levels[level].items() if (level, key) in chosen}
                 for level, name in LEVEL_FIELDS.items()
@@ -268,8 +281,8 @@ class Aggregates:
 
     def _together(
         self, said: list[Sum], now: float, entitled: Callable[[Sum], bool], expected: Expected = _nowhere
-    ) -> Sum:
-        """What authors say of one thing, as of now.
+    ) -> tuple[Sum, bool]:
+        """What authors say of one thing, as of now, and whether that is the word of one who cannot know it alone.
 
         Authors of few samples have one voice together, and none beside those of enough.
         """
@@ -284,14 +297,15 @@ class Aggregates:
         ]
         heard = voices or said
         model = expected(first.key, first.region) if first.level is Level.REGION else 0.0
+        lone = len(voices) <= 1 and not all(map(entitled, heard))
         if len(voices) > 1:
             means = [one.mean for one in voices]
             mean = median(means if len(means) % 2 else [*means, model])
         else:
             mean = _mean(heard, [min(weight, settings.min_weight) for weight in weights])
-            if not all(map(entitled, heard)):
+            if lone:
                 mean = max(model - settings.alone_ms, min(model + settings.alone_ms, mean))
-        return first._replace(
+        together = first._replace(
             author="",
             weight=min(sum(weights), settings.most_weight),
             mean=mean,
@@ -299,6 +313,7 @@ class Aggregates:
             updated=max(one.updated for one in said),
             sources=sources,
         )
+        return together, lone
 
     def _add(self, delta: Delta, dated: float, author: str) -> None:
         settings = self.settings

@@ -95,6 +95,8 @@ _NOTHING: Row = {}
 _MODEL_ALONE = (0.0, Source.MODEL)
 MOST_BETWEEN = 100_000
 """Round trips between regions that are remembered."""
+MOST_ALONE_MS = 25.0
+"""What all that is said `alone` moves an estimate by at most."""
 _LEAST_MS = 0.1
 """Estimates are no lower, whatever was measured."""
 
@@ -142,6 +144,7 @@ class Estimator:
         parameters: Parameters = SHIPPED,
     ) -> None:
         self.table = table
+        self._agreed = Estimator(regions, table.agreed(), parameters) if table.alone else None
         self._by_place = not (table.countries or table.asns or table.networks or table.doubts)
         self._parameters = parameters
         self._names = [region.name for region in regions]
@@ -188,6 +191,17 @@ class Estimator:
 
     def paths(self, location: Location, members: Sequence[int]) -> dict[int, NetworkPath]:
         """The way from a client to each of the regions of these numbers; none if the client is nowhere known."""
+        paths = self._by_all(location, members)
+        if self._agreed is not None:
+            for number, agreed in self._agreed.paths(location, members).items():
+                least, most = agreed.estimate_ms - MOST_ALONE_MS, agreed.estimate_ms + MOST_ALONE_MS
+                path = paths[number]
+                if not least <= path.estimate_ms <= most:
+                    paths[number] = path._replace(estimate_ms=max(least, min(most, path.estimate_ms)))
+        return paths
+
+    def _by_all(self, location: Location, members: Sequence[int]) -> dict[int, NetworkPath]:
+        """`paths`, whoever said what."""
         lat, lon = location.lat, location.lon
         if lat is None or lon is None:
             return {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from ipaddress import ip_network
 
@@ -21,7 +21,8 @@ class LatencyTable:
     `mutual` holds round trips between regions in ms, by the names of who measured and who answered. The levels map a
     CIDR network, an operator in a country (`3320|DE`), a country (`DE`) and a square (`gtm.core.model.geometry.square_key`) to
     what was measured there. `processing_ms` is what a region itself takes on average (waiting and service time), by
-    region and service; service "" stands for all others.
+    region and service; service "" stands for all others. `alone` names, by field, key and region, what one author alone said
+    who is not the only one that can know it.
 
     Raises:
         ValueError: a key of `places` is no square.
@@ -35,6 +36,18 @@ class LatencyTable:
     places: dict[str, Row] = field(default_factory=dict)
     processing_ms: dict[str, dict[str, float]] = field(default_factory=dict)
     doubts: dict[str, Doubt] = field(default_factory=dict)
+    alone: dict[str, dict[str, set[str]]] = field(default_factory=dict)
+
+    def agreed(self) -> LatencyTable:
+        """The same without what is said `alone`."""
+        agreed = {}
+        for name, said in self.alone.items():
+            rows = {
+                key: {region: ms for region, ms in row.items() if region not in said.get(key, ())}
+                for key, row in getattr(self, name).items()
+            }
+            agreed[name] = {key: row for key, row in rows.items() if row}
+        return replace(self, alone={}, **agreed)
 
     def doubt(self, location: Location) -> Doubt | None:
         """The doubt about where a location's network is; None if it is believed.

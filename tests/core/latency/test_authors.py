@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -13,7 +14,7 @@ from gtm.control.lead.latency import NOT_KNOWN, LatencyBook, Teachers
 from gtm.core.capacity.supply import NO_ASSESSMENT
 from gtm.core.latency.aggregates import Aggregates, AggregateSettings, Authors
 from gtm.core.latency.doubt import Witness
-from gtm.core.latency.estimator import Estimator
+from gtm.core.latency.estimator import MOST_ALONE_MS, Estimator
 from gtm.core.latency.samples import Delta, Level, source_bit
 from gtm.core.latency.table import EMPTY_TABLE, LatencyTable
 from gtm.core.model.access import Role
@@ -94,6 +95,64 @@ def test_one_liar_moves_no_estimate_far(
     before, after = estimates(taught(**truths)), estimates(taught(**truths, liar=lies))
     for region, ms in after.items():
         assert abs(ms - before[region]) <= 4 * (2 * 40 + ALONE)
+
+
+_Lies = dict[tuple[Level, str, str], float]
+"""What is said in ms, by level, key and region."""
+_CELLS = [
+    *((Level.REGION, one, other) for one in NAMES for other in NAMES if one != other),
+    *((level, key, region) for level, key in KEYS.items() for region in NAMES),
+    *((Level.PLACE, f"{lat},{lon}", region) for lat in (50, 53) for lon in (8, 14) for region in NAMES),
+]
+"""All that an estimate of a client in Berlin goes by: four levels, places near it, and regions' mutual round trips."""
+
+
+def _worst(rng: random.Random, honest: dict[str, _Lies], cells: list[tuple[Level, str, str]]) -> float:
+    """By how many ms the worst lie about cells moves two regions against each other: drawn, then climbed to."""
+
+    def found(lies: _Lies) -> dict[str, float]:
+        said = honest | {"liar": lies}
+        deltas = {
+            who: [say(region, ms, level, key=key) for (level, key, region), ms in of.items()]
+            for who, of in said.items()
+        }
+        apart = {who: [say("eu-central", 0.0, key="FR")] for who in ("one", "other")}
+        table = taught(**deltas, **apart).table(EMPTY_TABLE, NOW, NAMES, expected=far)
+        paths = Estimator(REGIONS, table).paths(BERLIN, range(len(REGIONS)))
+        return {NAMES[number]: path.estimate_ms for number, path in paths.items()}
+
+    def drawn(cell: tuple[Level, str, str]) -> float:
+        low = 0.5 if cell[0] is Level.REGION else -2900.0
+        return rng.choice((low, low, 2900.0, 2900.0, rng.uniform(-60.0, 160.0)))
+
+    def harm(lies: _Lies) -> float:
+        moved = [ms - before[region] for region, ms in found(lies).items()]
+        return max(moved) - min(moved)
+
+    before, best, lies = found({}), 0.0, dict[tuple[Level, str, str], float]()
+    for turn in range(40):
+        fresh = turn % 20 == 0
+        changed = {} if fresh else dict(lies)
+        for cell in cells if fresh else rng.sample(cells, min(len(cells), 4)):
+            changed.pop(cell, None)
+            if rng.random() < 0.7:
+                changed[cell] = drawn(cell)
+        reached = harm(changed)
+        if fresh or reached >= harm(lies):
+            lies = changed
+        best = max(best, reached)
+    return best
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_one_author_moves_two_regions_by_no_more_at_all_levels_together(seed: int) -> None:
+    """50 ms, whichever of the levels one lies at, beside what two others say of the rest."""
+    rng = random.Random(seed)
+    truth = {cell: rng.uniform(-40.0, 40.0) for cell in _CELLS if rng.random() < seed / 16}
+    cells = [cell for cell in _CELLS if cell not in truth]
+    worst = _worst(rng, {"a": truth, "b": truth}, cells)
+    assert worst <= 2 * MOST_ALONE_MS + 0.01
+    print(seed,worst)
 
 
 @quick(200)
