@@ -245,9 +245,7 @@ class Aggregates:
             doubts=previous.doubts if doubts is None else self._damped_doubts(previous.doubts, doubts),
             alone={
                 LEVEL_FIELDS.get(level, "mutual"): {
-                    key: said
-                    for key, said in rows.items()
-                    if level is Level.REGION or (level, key) in chosen
+                    key: said for key, said in rows.items() if level is Level.REGION or (level, key) in chosen
                 }
                 for level, rows in alone.items()
             },
