@@ -9,8 +9,9 @@ Laws:
   5. The table changes only where an estimate has moved enough to matter, and then its version grows.
   6. Whose word it is, is kept: each author (the token of the edges or balancers that measured) has sums of its own. What
      several say is the median of their means, whatever number of samples each says it took; of an even number, geography
-     has a voice, too. What one says alone moves an estimate by `AggregateSettings.alone_ms` at most, unless it speaks of its own: a
-     region's balancers of that region, the only edge of everything. Authors share the table's rows and the memory evenly.
+     has a voice, too. What one says alone counts for `AggregateSettings.alone_ms` at most, and the table marks it, so that all of
+     it together moves an estimate by no more, unless it speaks of its own: a region's balancers of that region, the only
+     edge of everything. Authors share the table's rows and the memory evenly.
      `forget` takes out what an author taught.
 
 Example. Two edges measured Berlin's round trips to Frankfurt, 12 and 15 ms above what geography says. A third says -2,900,
@@ -40,7 +41,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from gtm.core.latency.doubt import Doubt
 from gtm.core.latency.samples import MAX_RTT_MS, Delta, Level
-from gtm.core.latency.table import LatencyTable, Row, network_key
+from gtm.core.latency.table import ALONE_MS, LatencyTable, Row, network_key
 from gtm.core.model.access import matches
 from gtm.core.model.geometry import parse_square
 
@@ -63,7 +64,7 @@ class AggregateSettings:
     most_weight: float = 500.0
     step_ms: float = 20.0
     most_step_ms: float = 100.0
-    alone_ms: float = 25.0
+    alone_ms: float = ALONE_MS
     min_weight: float = 4.0
     network_weight: float = 20.0
     min_sources: int = 3

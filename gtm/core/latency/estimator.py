@@ -30,6 +30,8 @@ Laws:
   4. A network whose location is doubtful counts as standing at the region that it is nearest to by its round trips
      (Katz-Bassett et al., "Towards IP geolocation using delay and topology measurements", 2006). Nothing is believed of
      it that was learned of the country, the operator or the place which the database claims.
+  5. All that is said `alone`, at all levels together, moves an estimate by `ALONE_MS` at most from what geography and what several
+     say make it.
 
 Example. A client in Berlin, 422 km from Frankfurt and 6,732 km from Ashburn, and then what nine samples of its network add:
 20 ms more than the model says to Frankfurt. Gain 9 / (9 + 1), offset 18 / 1.9 = 9.5 ms, which Ashburn gets too;
@@ -83,7 +85,7 @@ from gtm.core.latency.squares import (
     fit_mutual,
     offset,
 )
-from gtm.core.latency.table import EMPTY_TABLE, LatencyTable, Row, asn_key, network_key
+from gtm.core.latency.table import ALONE_MS, EMPTY_TABLE, LatencyTable, Row, asn_key, network_key
 from gtm.core.memory import Memory
 from gtm.core.model.geometry import FIBRE_MS_PER_KM, Square, arc_km, parse_square, square_of
 from gtm.core.model.regions import Region
@@ -95,8 +97,6 @@ _NOTHING: Row = {}
 _MODEL_ALONE = (0.0, Source.MODEL)
 MOST_BETWEEN = 100_000
 """Round trips between regions that are remembered."""
-MOST_ALONE_MS = 25.0
-"""What all that is said `alone` moves an estimate by at most."""
 _LEAST_MS = 0.1
 """Estimates are no lower, whatever was measured."""
 
@@ -194,7 +194,7 @@ class Estimator:
         paths = self._by_all(location, members)
         if self._agreed is not None:
             for number, agreed in self._agreed.paths(location, members).items():
-                least, most = agreed.estimate_ms - MOST_ALONE_MS, agreed.estimate_ms + MOST_ALONE_MS
+                least, most = agreed.estimate_ms - ALONE_MS, agreed.estimate_ms + ALONE_MS
                 path = paths[number]
                 if not least <= path.estimate_ms <= most:
                     paths[number] = path._replace(estimate_ms=max(least, min(most, path.estimate_ms)))

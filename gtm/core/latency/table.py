@@ -13,6 +13,9 @@ from gtm.core.model.requests import Location
 Row = dict[str, tuple[float, float]]
 """Region name → residual (measured less the geographic model's) in ms, and how many samples it is worth."""
 
+ALONE_MS = 25.0
+"""By how much all that is said `alone` moves an estimate at most."""
+
 
 @dataclass(frozen=True, slots=True)
 class LatencyTable:

@@ -14,7 +14,7 @@ from gtm.control.lead.latency import NOT_KNOWN, LatencyBook, Teachers
 from gtm.core.capacity.supply import NO_ASSESSMENT
 from gtm.core.latency.aggregates import Aggregates, AggregateSettings, Authors
 from gtm.core.latency.doubt import Witness
-from gtm.core.latency.estimator import MOST_ALONE_MS, Estimator
+from gtm.core.latency.estimator import Estimator
 from gtm.core.latency.samples import Delta, Level, source_bit
 from gtm.core.latency.table import EMPTY_TABLE, LatencyTable
 from gtm.core.model.access import Role
@@ -168,7 +168,7 @@ def test_one_author_s_places_crowd_out_no_place_that_others_agree_on() -> None:
         say("us-east", 0.0, Level.PLACE, key=f"{lat},{lon}") for lat in range(50, 55) for lon in (12, 14)
     ]
     after = estimates(taught(a=agreed, b=agreed, liar=made_up))["us-east"]
-    assert before - MOST_ALONE_MS == pytest.approx(after, abs=0.01)
+    assert before - ALONE == pytest.approx(after, abs=0.01)
 
 
 @quick(200)

@@ -28,6 +28,7 @@ from gtm.core.health.verdicts import followed
 from gtm.core.latency.aggregates import Authors
 from gtm.core.latency.estimator import Estimator
 from gtm.core.latency.samples import Delta, Level
+from gtm.core.model.geometry import square_key, square_of
 from gtm.core.model.regions import Capacity
 from gtm.core.model.requests import Location, Request
 from gtm.core.model.state import ClassPlan, Plan, State
@@ -71,10 +72,26 @@ class Lie:
     up: frozenset[str] = frozenset()
     recovered: frozenset[str] = frozenset()
     """Regions that it says have just come back, each second anew."""
-    latency: tuple[tuple[str, str, float, int], ...] = ()
-    """Country, region, ms beside geography, samples."""
+    latency: tuple[tuple[Level, str, str, float, int], ...] = ()
+    """Level, key, region, ms beside geography (between two regions: ms), samples."""
     plan: bool = False
     """Offer a plan that sends everybody to one region, and refuses them."""
+
+
+def _finer(rng: random.Random) -> tuple[tuple[Level, str, str, float, int], ...]:
+    """Of half of the lies: the same of places, of networks, and of regions' round trips to each other."""
+    if rng.random() < 0.5:
+        return ()
+    keys = [(Level.REGION, region) for region in REGIONS]
+    for location in CLIENTS.values():
+        place = square_key(square_of(location.lat or 0.0, location.lon or 0.0))
+        keys += [(Level.PLACE, place), (Level.NETWORK, location.network or "")]
+    return tuple(
+        (level, key, region, rng.choice((0.5, 3000.0) if level is Level.REGION else (-2900.0, 2900.0)), 10**6)
+        for level, key in keys
+        for region in REGIONS
+        if region != key and rng.random() < 0.7
+    )
 
 
 def draw_lie(rng: random.Random, kinds: str) -> Lie:
@@ -85,11 +102,18 @@ def draw_lie(rng: random.Random, kinds: str) -> Lie:
         for _ in range(rng.randint(1, 8))
     }
     latency = tuple(
-        (location.country or "", region, rng.choice((-2900.0, -60.0, -25.0, 25.0, 60.0, 2900.0)), 10**6)
+        (
+            Level.COUNTRY,
+            location.country or "",
+            region,
+            rng.choice((-2900.0, -60.0, -25.0, 25.0, 60.0, 2900.0)),
+            10**6,
+        )
         for location in CLIENTS.values()
         for region in REGIONS
         if rng.random() < 0.7
     )
+    latency += _finer(random.Random(str(latency)))
     down = frozenset(rng.sample(REGIONS, rng.randint(0, 5)))
     up = frozenset(REGIONS) - down if "h" in kinds else frozenset()
     return Lie(
@@ -252,8 +276,8 @@ class World:
             report = replace(report, health=told)
         if lie.latency:
             deltas = [
-                Delta(Level.COUNTRY, country, region, True, samples, (1 << 62) - 1, ms, 1.0, NOW + self.now)
-                for country, region, ms, samples in lie.latency
+                Delta(level, key, region, True, samples, (1 << 62) - 1, ms, 1.0, NOW + self.now)
+                for level, key, region, ms, samples in lie.latency
             ]
             report = replace(report, latency=tuple(deltas))
         if lie.plan:
