@@ -236,7 +236,8 @@ class LatencyBook:
             self._forget_others(aggregates, teachers)
             measured = aggregates.measured()
             self._set_aside(self._doubts.set_aside(measured, now))
-            self.disputed = tuple(self._doubts.disputed(self._table.doubts, now, names, measured))
+            lone = aggregates.lone(teachers.authors)
+            self.disputed = tuple(self._doubts.disputed(self._table.doubts, now, names, measured, lone=lone))
             doubts = {one.network: one.doubt for one in self.disputed}
             table = aggregates.table(
                 self._table,

@@ -268,9 +268,13 @@ class Aggregates:
     def _saying(self) -> frozenset[str]:
         return frozenset(one.author for one in self._every()) - {""}
 
+    def lone(self, authors: Authors) -> bool:
+        """Whether no two speak, or run as edges, that are bound to no region."""
+        return len((self.authors | authors.edges) - authors.bound.keys()) <= 1
+
     def _entitled(self, authors: Authors) -> Callable[[Sum], bool]:
         """Whether a sum is of what its author can know alone, so that nobody has to agree."""
-        lone = len((self.authors | authors.edges) - authors.bound.keys()) <= 1
+        lone = self.lone(authors)
 
         def entitled(one: Sum) -> bool:
             bound = authors.bound.get(one.author)

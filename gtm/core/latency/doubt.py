@@ -9,7 +9,7 @@ Laws:
   2. A doubt takes the votes of `DoubtSettings.votes` reporters. A token has one vote of a network, however many regions,
      edges and samples it speaks through.
   3. A token that disputes more than `DoubtSettings.share` of the networks measured has no vote: its region stands
-     elsewhere, or it lies. Votes that came through one edge alone make few networks doubtful.
+     elsewhere, or it lies. Votes that came through one token alone make few networks doubtful, and none where several edges run.
      What one edge says in others' names, or of made-up reporters, takes no vote, room or place from what others say.
   4. A doubt is of a network and of what was claimed of it: another claim ends it. So do samples that fit, and time.
 """
@@ -96,7 +96,7 @@ class DoubtSettings:
 
     `votes`: reporters. `min_weight`: samples against the claim that make a vote, more than fit it; half of either keep
     it. `share`, `spared`: a reporter that disputes more than this share of the networks measured from its regions, and
-    more than so many, has none. `alone`: how many networks the votes through one edge alone make doubtful.
+    more than so many, has none. `alone`: how many networks the votes through the only edge make doubtful.
     `most_weight`: beyond this the newest samples outweigh the oldest. `max_votes`, `max_doubts`: of the memory and of
     the table.
     """
@@ -274,6 +274,8 @@ class Doubts:
         now: float,
         regions: Iterable[str],
         measured: Mapping[str, int],
+        *,
+        lone: bool = True,
     ) -> list[Disputed]:
         """The networks with votes against what is claimed of them, the doubtful ones and the heaviest first.
 
@@ -282,6 +284,8 @@ class Doubts:
             now: POSIX seconds.
             regions: names of those that the policy has.
             measured: as for `set_aside`.
+            lone: no more than one edge runs; else what came through one token alone makes nothing doubtful, since its holder
+                can make reporters up.
         """
         known, aside = frozenset(regions), self._aside(measured, now)
         cases: dict[tuple[str, str], _Case] = {}
@@ -300,7 +304,7 @@ class Doubts:
             one = self._judged(network, claim, case)
             if network not in told or _standing(one) > _standing(told[network]):
                 told[network] = one
-        return self._bounded(told.values())
+        return self._bounded(told.values(), self.settings.alone if lone else 0)
 
     def _judged(self, network: str, claim: str, case: _Case) -> Disputed:
         fastest: dict[str, float] = {}
@@ -311,15 +315,15 @@ class Doubts:
         doubtful = len(reporters) >= self.settings.votes
         return Disputed(network, Doubt(claim, doubtful, fastest), reporters, edges, case.weight)
 
-    def _bounded(self, found: Iterable[Disputed]) -> list[Disputed]:
-        """As many as may be told, and of those that hang on one edge's word, few that are doubtful."""
+    def _bounded(self, found: Iterable[Disputed], most: int) -> list[Disputed]:
+        """As many as may be told, and of those that hang on one edge's word, at most so many that are doubtful."""
         alone: dict[str, int] = {}
         kept = []
         for one in sorted(found, key=_order):
             if one.doubt.doubtful and len(one.edges) == 1:
                 (edge,) = one.edges
                 alone[edge] = alone.get(edge, 0) + 1
-                if alone[edge] > self.settings.alone:
+                if alone[edge] > most:
                     kept.append(replace(one, doubt=one.doubt._replace(doubtful=False)))
                     continue
             kept.append(one)

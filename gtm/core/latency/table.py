@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from ipaddress import ip_network
+from typing import Any
 
 from gtm.core.latency.doubt import Doubt, claim_of
 from gtm.core.model.geometry import parse_square
@@ -43,7 +44,7 @@ class LatencyTable:
 
     def agreed(self) -> LatencyTable:
         """The same without what is said `alone`."""
-        agreed = {}
+        agreed: dict[str, Any] = {}
         for name, said in self.alone.items():
             rows = {
                 key: {region: ms for region, ms in row.items() if region not in said.get(key, ())}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gtm.control.lead.latency import NOT_KNOWN, LatencyBook, Teachers
 from gtm.core.capacity.supply import NO_ASSESSMENT
 from gtm.core.latency.aggregates import Aggregates, AggregateSettings, Authors
-from gtm.core.latency.doubt import Witness
+from gtm.core.latency.doubt import Witness, claim_of
 from gtm.core.latency.estimator import Estimator
 from gtm.core.latency.samples import Delta, Level, source_bit
 from gtm.core.latency.table import EMPTY_TABLE, LatencyTable
@@ -338,6 +338,29 @@ def test_an_edge_is_not_alone_because_others_have_taught_nothing_yet() -> None:
     assert world.turn(old, new, other) == {"us-east": 99.0}, "one edge, whose token was rotated"
     world.running = [new.id, other.id]
     assert world.turn(old, new, other) == {"us-east": ALONE}
+
+
+def test_an_edge_alone_of_several_puts_no_network_in_doubt() -> None:
+    """Who holds an edge's token can make reporters up: Berlin went to Tokyo, 136 ms farther. With another token's word it is in doubt."""
+    world = World()
+    good, bad = token("good", 1), token("bad", 2)
+    claim = claim_of(BERLIN) or ""
+    said = [Witness("192.0.2.0/24", claim, "jp", who, 9, 0, 0.5, NOW) for who in ("x", "y")]
+
+    def nearest() -> str:
+        world.turn(good, bad)
+        paths = Estimator(REGIONS, world.table).paths(BERLIN, range(len(REGIONS)))
+        return NAMES[min(paths, key=lambda number: paths[number].estimate_ms)]
+
+    world.running = [good.id, bad.id]
+    world.book.take([], bad.id, said)
+    assert nearest() == "eu-central"
+    world.running = [bad.id]
+    assert nearest() == "jp", "it is the only one"
+    world.running = [good.id, bad.id]
+    assert nearest() == "eu-central"
+    world.book.take([], good.id, said[:1])
+    assert nearest() == "jp"
 
 
 def test_nothing_is_forgotten_before_tokens_are_read() -> None:
