@@ -6,8 +6,8 @@ Laws:
      they were told with ends, or that it tells others.
      A balancer's are told again within a second, whoever is active, and only what knows of peers' slots needs them; so they are
      written down nowhere (`gtm.control.lead.balancers`).
-  3. What is told is published once a second at most, for everybody who follows is sent all of it and judges anew by it. What a token's end
-     withdraws is withdrawn at once.
+  3. What is told is published once a second at most, of many keys no more than `KEYS_A_SECOND`, for everybody who follows is sent all of it
+     and judges anew by it. What a token's end withdraws is withdrawn at once.
   4. Nothing is published before what the database holds is known: fewer keys than there are would end the handoffs of the rest.
 """
 
@@ -33,6 +33,8 @@ from gtm.storage.session import Database
 
 LOOK_EVERY = 1.0
 """Seconds between looks at what edges told."""
+KEYS_A_SECOND = 1_000
+"""Keys that are published in a second: of more, all of them in as many seconds more. One token's edges may tell 24,000, each second others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +75,9 @@ class HandoffKeys:
             if self._told is None:
                 with suppress(StorageUnavailable):
                     await self.load()
-            if (
-                self.current.now.tokens is not self._tokens
-                or self.monotonic() - self._published >= LOOK_EVERY
-            ):
+            now = self.current.now
+            pause = max(LOOK_EVERY, len(now.handoff_keys.keys) / KEYS_A_SECOND)
+            if now.tokens is not self._tokens or self.monotonic() - self._published >= pause:
                 self.look()
             # Not `wait_for`, which may lose a cancellation that comes with the change (in Python 3.11).
             with suppress(TimeoutError):

@@ -25,10 +25,17 @@ NONCES = 262_144
 
 @dataclass(slots=True)
 class _Key:
-    """A published key, and for whom it speaks: as an edge, as a balancer."""
+    """A published key, and for whom it speaks: as an edge, as a balancer. It is made once it is asked for: thousands may be told, each second others."""
 
-    public: Ed25519PublicKey
+    text: str
     speaks: set[tuple[str, Issuer]]
+    made: Ed25519PublicKey | None = None
+
+    @property
+    def public(self) -> Ed25519PublicKey:
+        if self.made is None:
+            self.made = Ed25519PublicKey.from_public_bytes(key_bytes(self.text))
+        return self.made
 
 
 class Verifier:
@@ -45,9 +52,7 @@ class Verifier:
         self._old: dict[bytes, Claims] = {}
         self._keys: dict[str, _Key] = {}
         for key in keys.keys:
-            known = self._keys.setdefault(
-                thumbprint(key.x), _Key(Ed25519PublicKey.from_public_bytes(key_bytes(key.x)), set())
-            )
+            known = self._keys.setdefault(thumbprint(key.x), _Key(key.x, set()))
             # Two names may have told one key; who has not its private part signs nothing by it.
             known.speaks.add((key.issuer, key.kind))
 
