@@ -122,9 +122,7 @@ class Planner:
         view = build_view(self._basis, given.state, window)
         demand, fixed, asked = self._demand(given)
         rankings = {cell: ranking_of(self._ranker, cell) for _, cell in demand}
-        http = {
-            key: sum(rate for _, rate in cells) for key, cells in by_class(asked, rankings.get).items()
-        }
+        http = {key: sum(rate for _, rate in cells) for key, cells in by_class(asked, rankings.get).items()}
         capacity = assess(
             given.snapshot.policy,
             given.state.health,
