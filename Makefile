@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: run test test-all wheel-test dist tools tofu chart drills coverage lint format docs client provider provider-docs provider-spec bench bench-tools vendor pictures fuzz lock clean help python matrix soak
+.PHONY: run test test-all wheel-test dist tools tofu chart apiserver drills coverage lint format docs client provider provider-docs provider-spec bench bench-tools vendor pictures fuzz lock clean help python matrix soak
 
 help:            ## Show this list.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -40,6 +40,9 @@ tofu: $(VENV)/.dev          ## Build OpenTofu, with which drills then run beside
 
 chart: $(VENV)/.dev         ## Hold the Helm chart with helm lint and kubeconform, which it builds (needs Go).
 	$(BIN)/python -m tests.containers.chart
+
+apiserver: $(VENV)/.dev     ## Build etcd and kube-apiserver, in which drills then create the Helm chart's objects (needs Go and eight minutes of a processor).
+	$(BIN)/python -m tests.containers.apiserver
 
 drills: $(VENV)/.dev       ## Replay every known attack on the two promises (ARGS="A1 B3": these only), and run the tests that are too long for make test, and some examples of what is random.
 	$(BIN)/python -m tests.drills.attack $(ARGS)

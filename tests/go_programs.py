@@ -19,7 +19,7 @@ def module(name: str, version: str) -> Path:
     Raises:
         subprocess.CalledProcessError: it cannot be had; Go has said why.
     """
-    command = [_go(), "mod", "download", "-json", f"{name}@{version}"]
+    command = [go(), "mod", "download", "-json", f"{name}@{version}"]
     told = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     return Path(json.loads(told.stdout)["Dir"])
 
@@ -43,11 +43,12 @@ def build(name: str, version: str, package: str, target: Path, flags: str = "") 
     stamp = target.with_name(f"{target.name}-{version}")
     if not (stamp.exists() and target.exists()):
         environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -trimpath -buildvcs=false"}
-        command = [_go(), "build", "-ldflags", f"-s -w {flags}", "-o", str(target), package]
+        command = [go(), "build", "-ldflags", f"-s -w {flags}", "-o", str(target), package]
         subprocess.run(command, cwd=module(name, version), env=environment, check=True)
         stamp.touch()
     return target
 
 
-def _go() -> str:
+def go() -> str:
+    """Go itself."""
     return find("go") or "/usr/local/go/bin/go"

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.containers import apiserver
 from tests.containers.chart import CASES, CHART, ROOT, rendered
+from tests.containers.schemas import RELEASE
 from tests.containers.settings import unknown
 from tests.tools import tool
 
@@ -72,3 +74,8 @@ def test_versions_and_rules_are_gtms() -> None:
     assert f'\nversion = "{chart["appVersion"]}"\n' in (ROOT / "pyproject.toml").read_text()
     rules = CHART / "files" / "gtm.rules.yaml"
     assert rules.resolve() == ROOT / "deploy" / "prometheus" / "gtm.rules.yaml"
+
+
+def test_the_api_server_is_of_the_release_that_the_chart_is_held_against() -> None:
+    """Its own go.mod says it, beside those of the `staging` modules."""
+    assert f"\n\tk8s.io/kubernetes {RELEASE}\n" in (apiserver.HERE / "go.mod").read_text()
