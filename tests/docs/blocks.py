@@ -49,8 +49,8 @@ class Block:
         return f"{self.document}:{self.line}"
 
 
-def runnable(document: str) -> Iterator[Block]:
-    """The runnable blocks of a document, in order.
+def runnable(document: str, mark: str = "run") -> Iterator[Block]:
+    """The blocks of a document that are marked as runnable, in order.
 
     In a `console` block `$` begins a command, `>` goes on with it, and all else is what it prints; `# exits with 1`
     behind a command states its exit code. A `sh` block is one command of which nothing is shown.
@@ -58,7 +58,7 @@ def runnable(document: str) -> Iterator[Block]:
     text = (ROOT / document).read_text()
     for found in _FENCE.finditer(text):
         language, *words = found["info"].split()
-        if "run" not in words:
+        if mark not in words:
             continue
         assert language in ("console", "sh"), f"{document}: a {language} block cannot be run"
         line = text.count("\n", 0, found.start()) + 1
