@@ -7,6 +7,7 @@ import sys
 from base64 import b64encode
 from contextlib import suppress
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -199,6 +200,8 @@ def test_lists_of_models() -> None:
     ]
     body = json.dumps({"object": "list", "data": cards}).encode()
     assert read_list(body) == Listed(frozenset(("llama", "meta/llama-3")), frozenset(("sql",)))
+    real = (Path(__file__).parent / "vllm" / "models.json").read_bytes()  # of vLLM 0.32.0
+    assert read_list(real) == Listed(frozenset({"demo"}), frozenset())
     assert read_list(b'{"data": []}') == Listed(frozenset(), frozenset())
 
 

