@@ -85,6 +85,7 @@ def test_a_token_is_replaced_and_revoked(people: People, world: Api) -> None:
     assert admin.post("/access/tokens/ci/rotate", {"grace": "soon"}).status_code == 422
     assert admin.post("/access/tokens/ci/revoke").url.path == "/access"
     assert browser.get("/").url.path == "/sign-in"
+    assert browser.get("/dashboard").url.path == "/sign-in"  # by the front page
     assert 'href="/access/tokens/ci"' not in admin.page("/access")
     assert 'href="/access/tokens/ci"' in admin.page("/access?ended=1")
     assert 'href="/access/tokens/ci"' not in admin.page("/access?ended=1&q=edge")

@@ -97,6 +97,16 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ),
     (
         "regions",
+        {**REGION, "probe": {"interval": "500ms"}},
+        "must be a number without a unit, not `500ms`: times are in seconds unless the field's name says otherwise, so write `0.5`",
+    ),
+    (
+        "regions",
+        {**REGION, "probe": [{"interval": 1}]},
+        "regions.a.probe: must be an object (`field: value`), not a list",
+    ),
+    (
+        "regions",
         {**REGION, "capacity": {"outstanding": -1}},
         "regions.a.capacity.outstanding: must be greater",
     ),
