@@ -83,8 +83,8 @@ def test_a_list_holds_as_long_as_it_says(world: World, part: float, longest: flo
         assert holds > 0 or isinf(holds) or not before
         passed = min(holds, longest) * part
         window = world.window
-        later = replace(
-            window, now=window.now + passed, latest=window.latest + passed, age=window.age + passed
+        later = window._replace(
+            now=window.now + passed, latest=window.latest + passed, age=window.age + passed
         )
         after = view_of(world.view.snapshot, world.state, later)
         assert before <= _names(after, request)
