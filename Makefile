@@ -49,7 +49,7 @@ drills: $(VENV)/.dev       ## Replay every known attack on the two promises (ARG
 	$(if $(ARGS),,TEST_EXAMPLES=some $(BIN)/python -m pytest -q -m "drill or hypothesis or endurance")
 
 coverage: $(VENV)/.dev     ## Branch coverage of the core by its own tests; below 95% is a failure.
-	$(BIN)/python -m pytest -q tests/core tests/feed tests/handoff/test_keys.py tests/handoff/test_own_keys.py --cov=gtm.core --cov-branch --cov-report=term-missing --cov-fail-under=95
+	$(BIN)/python -m pytest -q tests/core tests/feed tests/handoff/test_keys.py tests/handoff/test_own_keys.py --deselect tests/core/balance/test_liars.py::test_without_a_bound_others_notice --cov=gtm.core --cov-branch --cov-report=term-missing --cov-fail-under=95
 
 lint: $(VENV)/.dev         ## Style, types, layers, migrations.
 	$(BIN)/ruff check .
