@@ -17,6 +17,7 @@ from gtm.cli.servers.declared import Given
 from gtm.options import options
 from gtm.runtime.edge.line import EdgeWorkerSettings, WorkerId, WorkerKind
 from gtm.runtime.process.handed import document, read
+from gtm.runtime.process.listeners import Lent, Use
 from gtm.runtime.serve.handed import Preparing, ServedControl
 from gtm.runtime.serve.supervisor import told_control, told_edge
 from gtm.settings import ControlSettings, EdgeSettings, ServerSettings, ServeSettings
@@ -134,9 +135,9 @@ def test_what_is_given_is_handed_on_whole() -> None:
             told: ServerSettings = make(**{"data_dir": default, name: value})
             assert told != make(data_dir=default), name
             assert read(document(told), kind) == told
-    worker = EdgeWorkerSettings(
-        WorkerId(WorkerKind.DNS, 1), edge(**OTHERS), 3, (4,), (5, 6), (bytes(16), bytes(range(16))), 7
-    )
+    lent = (Lent(Use.DNS_UDP, "::", 53, 4), Lent(Use.DNS_TCP, "127.0.0.1", 53, 5))
+    cookies = bytes(16), bytes(range(16))
+    worker = EdgeWorkerSettings(WorkerId(WorkerKind.DNS, 1), edge(**OTHERS), 3, lent, cookies, 7)
     assert read(document(worker), EdgeWorkerSettings) == worker
     assert read(document(replace(worker, door=None)), EdgeWorkerSettings).door is None
 
