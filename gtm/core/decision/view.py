@@ -28,9 +28,7 @@ _JITTER = 1.0
 """Seconds by which a clock may step back before ramps and bounds are computed anew; rules are at any step."""
 
 
-class Window(
-    NamedTuple
-):  # made for each request that proxies ask about: a frozen dataclass takes three times as long
+class Window(NamedTuple):  # made for each question of a proxy: a frozen dataclass takes three times as long
     """The time a View stands for, in POSIX seconds: from the earliest that it may be to the latest.
 
     They differ while clocks do (`gtm.core.decision.timekeeping`). A rule binds if it is in force anywhere in between, so that a
