@@ -96,6 +96,11 @@ class CurrentView:
         return self.times.window(self.boot())
 
     @property
+    def now(self) -> float:
+        """The earliest that it may be (`Window.now`)."""
+        return self.times.now(self.boot())
+
+    @property
     def place(self) -> EdgePlace:
         """Where the edge stands, with what its region says of it."""
         place = self.edge if self.router is None else self.router.view.basis.edge

@@ -27,7 +27,7 @@ def edge(*, behind: bool) -> EdgeApp:
         key = made()
         text = key_text(key.public)
         current.apply(HandoffKeysMessage(PublicKeys((PublicKey("edge", text),), 1)))
-        handoffs = EdgeHandoffs(lambda: current.window, lambda: current.handoff_keys)
+        handoffs = EdgeHandoffs(current)
         handoffs.use("edge", key, (text,))
     options = EdgeOptions(open_lookups=True, trusted_proxies=LOOPBACK if behind else ())
     return EdgeApp(current, Locator().locate, options, Counts(), lambda: "", handoffs=handoffs)

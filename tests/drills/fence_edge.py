@@ -18,7 +18,7 @@ from gtm.core.model.state import State
 from gtm.core.policy.edges import EdgePlace
 from gtm.feed import clockfile
 from gtm.feed.current import CurrentView
-from gtm.feed.wire import LatencyMessage, SnapshotMessage, StateMessage
+from gtm.feed.wire import HandoffKeysMessage, LatencyMessage, SnapshotMessage, StateMessage
 from gtm.handoff.jwt import made
 from gtm.http.answers.routes import CarriedRequest, EdgeHandoffs, Locate
 from gtm.http.app import EdgeApp, EdgeOptions
@@ -86,8 +86,8 @@ class Edge:
         """Start as an edge's agent does: the times that were kept come before the policy."""
         self.place = self._stands()
         current = self._current = CurrentView(lambda: self._now, edge=self.place, boot=lambda: 0.0)
-        published = PublicKeys((PublicKey("edge", key_text(_KEY.public)),), 1)
-        handoffs = EdgeHandoffs(lambda: current.window, lambda: published)
+        current.apply(HandoffKeysMessage(PublicKeys((PublicKey("edge", key_text(_KEY.public)),), 1)))
+        handoffs = EdgeHandoffs(current)
         handoffs.use("edge", _KEY, ())
         self.app = EdgeApp(
             current, self._locate, EdgeOptions(), Counts(), str, clock=lambda: self._now, handoffs=handoffs

@@ -119,7 +119,7 @@ class Edge:
         self.counts = Counts()
         self.draw: Callable[[], float] = random.random
         self.silent: tuple[str, ...] = ()
-        self.handoffs = EdgeHandoffs(lambda: self.current.window, lambda: self.current.handoff_keys)
+        self.handoffs = EdgeHandoffs(self.current)
         self.app = EdgeApp(
             self.current,
             find,

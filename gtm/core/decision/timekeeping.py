@@ -96,13 +96,18 @@ class ClockTimes:
         floors = [floor for floor in (self.floor, told.floor) if floor is not None]
         return replace(told, latest=max(self.latest, told.latest), floor=max(floors, default=None))
 
+    def now(self, boot: float) -> float:
+        """The earliest that it may be, as the window at a reading of the boot clock has it, in a third of the time."""
+        local = boot + self.local
+        return local if self.control is None else min(local, boot + self.control)
+
     def window(self, boot: float) -> Window:
         """The window at a reading of the boot clock."""
         latest = boot + self.latest
         local = boot + self.local
         silence = inf if self.heard is None else latest + LEAD - self.heard
         return Window(  # by place: by name takes twice as long
-            local if self.control is None else min(local, boot + self.control),
+            self.now(boot),
             latest + LEAD if self.floor is None else max(latest + LEAD, self.floor),
             silence if self.unsaved is None else max(silence, latest + LEAD - self.unsaved),
             local,

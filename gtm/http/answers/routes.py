@@ -24,9 +24,9 @@ from gtm.core.decision.explain import answer, client_document
 from gtm.core.decision.options import Afford, Option, endpoint_for
 from gtm.core.decision.ranking import Ranking
 from gtm.core.decision.router import Router
-from gtm.core.decision.view import View, Window
+from gtm.core.decision.view import View
 from gtm.core.handoff.claims import Issuer, handed, lifetime
-from gtm.core.handoff.keys import NO_PUBLIC_KEYS, OwnKey, PublicKeys, key_text
+from gtm.core.handoff.keys import OwnKey, PublicKeys, key_text
 from gtm.core.handoff.verdict import no_higher
 from gtm.core.memory import Memory
 from gtm.core.model.cors import Cors
@@ -38,6 +38,7 @@ from gtm.core.model.regions import Endpoint
 from gtm.core.model.requests import UNKNOWN_LOCATION, ContradictionError, Location, Request, agreed
 from gtm.core.model.services import Handoff, Service
 from gtm.core.quota.earned import Earn, Worth
+from gtm.feed.current import CurrentView
 from gtm.geoip.client import ClientAddress
 from gtm.handoff import carried, jwks
 from gtm.handoff.jwt import HandoffSigner
@@ -79,15 +80,11 @@ class EdgeHandoffs:
     """Signs for one process of an edge.
 
     Args:
-        window: the time it is.
-        published: the public keys of all edges, as the feed has them.
+        current: has the time, and the public keys of all edges.
     """
 
-    def __init__(
-        self, window: Callable[[], Window], published: Callable[[], PublicKeys] = lambda: NO_PUBLIC_KEYS
-    ) -> None:
-        self._window = window
-        self._published = published
+    def __init__(self, current: CurrentView) -> None:
+        self._current = current
         self._known: PublicKeys | None = None
         self._of_edges: frozenset[str] = frozenset()
         self._issuer = ""
@@ -114,7 +111,14 @@ class EdgeHandoffs:
         nonce = urlsafe_b64encode(os.urandom(_NONCE)).decode()
         credit = () if carried else self.credit
         claims = handed(
-            routing, option, self._issuer, self._window(), nonce, once=once, credit=credit, carried=carried
+            routing,
+            option,
+            self._issuer,
+            self._current.window,
+            nonce,
+            once=once,
+            credit=credit,
+            carried=carried,
         )
         return None if claims is None else signer.sign(claims)
 
@@ -124,7 +128,7 @@ class EdgeHandoffs:
         return self._signer is not None and self._public in self._keys_of_edges()
 
     def _keys_of_edges(self) -> frozenset[str]:
-        keys = self._published()
+        keys = self._current.handoff_keys
         if keys is not self._known:
             self._known, self._of_edges = (
                 keys,
@@ -142,10 +146,10 @@ class EdgeHandoffs:
             option: how it ends, in a region.
             known: those that were made for requests alike, by region, and until when (POSIX seconds) they go with others.
         """
-        window = self._window()
         token, until = known.get(option.region, (b"", 0.0))
-        if window.now < until and token:
+        if token and self._current.now < until:
             return token
+        window = self._current.window
         # A balancer compares with the latest that it may be, which is later than now: what ends by then would not be believed.
         last = lifetime(routing, window, carried=True)[1] - (window.latest - window.now) - _ON_THE_WAY
         if last <= window.now:

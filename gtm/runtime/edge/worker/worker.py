@@ -276,10 +276,7 @@ class EdgeWorker:
         """Set once this worker is to end: its threads then do."""
         self._gate: QuotaGate | None = None
         self.intake: Intake | None = None
-        self.handoffs = EdgeHandoffs(
-            lambda: self.current.window,
-            lambda: self.current.handoff_keys,
-        )
+        self.handoffs = EdgeHandoffs(self.current)
         self._parts = 0
         self._answered_from = 0
         self._listening = False
