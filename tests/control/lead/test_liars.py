@@ -16,16 +16,21 @@ from gtm.control.lead import planner
 from gtm.control.lead.reports import PushedWay
 from gtm.core.capacity import load as load_report
 from gtm.core.capacity import processing
+from gtm.core.decision.router import Router
+from gtm.core.handoff.keys import key_text
+from gtm.core.health.history import Probed
 from gtm.core.latency.aggregates import AggregateSettings
+from gtm.core.latency.doubt import Witness, claim_of
 from gtm.core.latency.estimator import Estimator
 from gtm.core.model.requests import Request
+from gtm.core.policy.edges import EdgePlace
 from gtm.core.quota import ledger
 from gtm.core.quota.leases import LeaseUse
 from gtm.core.quota.ledger import MOST_INSTANCES, shares
 from gtm.core.quota.names import QuotaName
-from gtm.feed.reports import EdgeReport
+from gtm.feed.reports import DnsLimits, EdgeReport
 from tests.core.strategies import quick
-from tests.drills.liars import balancer
+from tests.drills.liars import balancer, edge
 from tests.drills.liars.arena import NONE, climb
 from tests.drills.liars.balancer import BalancerArena
 from tests.drills.liars.edge import CLIENTS, DRAWS, REGIONS, EdgeArena, Setting, World, draw_lie, run
@@ -94,6 +99,50 @@ def test_a_world_answers() -> None:
     for (_, client), found in run(setting, None).items():
         nearest = router.decide(Request("chat", CLIENTS[client]), 0.5).region
         assert found == {nearest: len(DRAWS)}
+
+
+def test_what_an_edge_tells_beside_moves_nobody() -> None:
+    """Each field that nothing goes by but words for people, and witnesses in the names of balancers that there are none of.
+
+    Asked because of https://github.com/coder/coder/pull/26144, where of two fields of one message the first was looked at, and who was
+    sent where went by the second.
+    """
+    rng = random.Random(5)
+    setting = replace(EDGE.setting(rng), down=frozenset())
+    claims = {name: (one.network or "", claim_of(one) or "") for name, one in CLIENTS.items()}
+
+    class Telling(World):
+        def lying(self, lie: edge.Lie, report: EdgeReport, router: Router) -> EdgeReport:  # noqa: ARG002 - the contract
+            endpoints = [
+                (region.name, one.url) for region in self.snapshot.regions for one in region.endpoints
+            ]
+            return replace(
+                report,
+                witnesses=tuple(
+                    Witness(network, claim, "jp", who, 10**6, 0, 0.1, edge.NOW + self.now)
+                    for network, claim in claims.values()
+                    for who in ("x", "y", "z")
+                ),
+                overruled=REGIONS,
+                place=EdgePlace("JP", "JP", "de"),
+                handoff_keys=(key_text(bytes(32)),),
+                corrections={f"{one}\t{other}": 1e11 for one in ("", *REGIONS) for other in REGIONS},
+                dns={"answered\tA\tNOERROR\tudp": 1e11},
+                dns_limits=DnsLimits(1, 1, 1),
+                probed=tuple(Probed(*one, 3e3, 500, "down") for one in endpoints),
+                kept=0,
+                revision=0,
+                epoch=0,
+            )
+
+    def answers(lie: edge.Lie | None) -> edge.Answers:
+        world = Telling(setting)
+        with edge.quick():
+            for _ in range(25):
+                world.second(lie)
+        return world.answers()
+
+    assert answers(edge.Lie()) == answers(None)
 
 
 def test_lives_of_an_edge_of_the_same_name_keep_no_other_token_s_from_its_leases() -> None:
