@@ -475,6 +475,26 @@ def test_what_an_edge_states_of_whom_it_carries_for_counts() -> None:
             assert (found, _tenant(asked)) == (code, tenant)
 
 
+@pytest.mark.parametrize("carried", [True, False])
+def test_a_handoff_fills_no_limits_of_a_tenant_whose_key_is_not_shown(*, carried: bool) -> None:
+    """BerriAI/litellm#32779: a header names whose budget it is. An edge signs it as it was stated; the law goes by it, limits and the backend do not."""
+    keyed = _Carrier("iad", keys={sha256(KEY).hexdigest(): "acme"}, change=_with_other)
+    more = (PUSH,) if carried else ()
+    for world, tenant, header, payer in (
+        (keyed, "acme", (), None),
+        (keyed, "acme", ((b"x-api-key", b"sk-none"),), None),
+        (keyed, "acme", ((b"x-api-key", KEY),), "acme"),
+        (keyed, "other", (), "other"),
+        (_Carrier("iad", change=_with_other), "acme", (), "acme"),
+    ):
+        token = world.token(MOUNTAIN_VIEW, carried=carried, tenant=tenant)
+        for _ in range(2):  # made, and remembered
+            code, asked, _ = world.asks(MOUNTAIN_VIEW, token, *more, *header)
+            assert (code, _tenant(asked), asked.verdict.payer) == ("", tenant, payer)
+            told = world.gate.more_headers(cast("Exchange", asked))
+            assert (b"gtm-tenant: " in told) is (payer is not None)
+
+
 def test_the_handoff_of_a_carried_request_says_the_service_before_the_file_does() -> None:
     """What comes by `/r/NAME` has the host name of no service. Who comes itself does not choose another service than the file's."""
 

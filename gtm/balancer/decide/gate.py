@@ -266,7 +266,7 @@ class LawGate:
             b"https" if exchange.client.secure else b"http",
             head.host,
         )
-        tenant = verdict.routing.request.tenant if isinstance(verdict, Verdict) and verdict.routing else None
+        tenant = verdict.payer if isinstance(verdict, Verdict) else None
         return lines if tenant is None else lines + b"gtm-tenant: %b\r\n" % tenant.encode()
 
     def client(self, exchange: Exchange) -> bytes:
@@ -319,7 +319,12 @@ class LawGate:
             grant=says.grant(tenant, proven=proven, free=self._free(exchange)),
             otherwise=says.service,
         )
-        return judge(router, self.region, window, seen=seen, presented=presented, used=used, draw=self.draw())
+        verdict = judge(
+            router, self.region, window, seen=seen, presented=presented, used=used, draw=self.draw()
+        )
+        # Edges sign what clients state: without the key it would fill another tenant's limits.
+        laundered = tenant is None and verdict.payer is not None and verdict.payer in says.keys.values()
+        return replace(verdict, unproven=True) if laundered else verdict
 
     def _free(self, exchange: Exchange) -> bool:
         """Whether the request states a priority and comes from where any may be claimed."""

@@ -71,10 +71,9 @@ def _mark(exchange: Exchange, session: str | None, prefix: tuple[int, ...]) -> i
 def _whose(exchange: Exchange) -> Hashable:
     """Who has a request: its tenant, or the client if it has none."""
     verdict = exchange.verdict
-    routing = verdict.routing if isinstance(verdict, Verdict) else None
-    if routing is None:
+    if not isinstance(verdict, Verdict) or verdict.routing is None:
         return exchange.client.peer
-    return routing.request.tenant or routing.client
+    return verdict.payer or verdict.routing.client
 
 
 def looks_at(pool: BackendPool, *, sticks: bool) -> Looks:

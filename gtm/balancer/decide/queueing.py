@@ -197,7 +197,7 @@ class QueueAdmission:
         priority, tenant = self.priority, None
         if isinstance(verdict, Verdict) and verdict.routing is not None:
             priority = verdict.routing.ranking.group.priority
-            tenant = verdict.routing.request.tenant
+            tenant = verdict.payer
         model, limits = facts.model, self.admission.settings.models
         if limits and model:  # no name of a model passes its limit
             model = known_as(model, limits)

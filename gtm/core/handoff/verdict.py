@@ -218,7 +218,7 @@ class Verdict:
     `region` and `endpoint` are where it belongs, of `WRONG_REGION` only. `allowed` is the mask of the regions in which
     the law lets it be served, `reach` of those that it may be pushed to, both of the View's snapshot. `flaws` say what was
     not believed of the handoff, `believed` what of it was. `routing` is what the rest goes by (tenant, class, reasons);
-    None where the request is about nothing known.
+    None where the request is about nothing known. `unproven`: a handoff alone states its tenant, whose requests show a key here.
     """
 
     code: Code
@@ -229,3 +229,9 @@ class Verdict:
     flaws: tuple[Flaw, ...] = ()
     believed: Claims | None = None
     routing: Routing | None = None
+    unproven: bool = False
+
+    @property
+    def payer(self) -> str | None:
+        """The tenant in whose limits it counts: by the law it may be another's, for that only restricts."""
+        return None if self.unproven or self.routing is None else self.routing.request.tenant
