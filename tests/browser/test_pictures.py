@@ -32,6 +32,8 @@ PAGES = {
     "edges": "/edges",
     "edge": "/edges/local",
     "latency": "/latency?client=81.2.69.142",
+    "history": "/happened",
+    "answers": "/services/chat/answers?over=1h",
     "access": "/access",
 }
 """By the name of its picture."""

@@ -29,6 +29,18 @@ def drawn(text: str) -> dict[str, Any]:
     return {title: json.loads(unescape(told)) for told, title in found}
 
 
+def went_down(world: Api, detail: str) -> None:
+    """Frankfurt is down by all together, and control has written that down."""
+    report(world, detail)
+    wanted = {"region": "eu-central", "vantage": "*"}
+
+    def known() -> bool:
+        found = world.viewer.get("/v1/health/changes", params=wanted).json()["items"]
+        return any(one["after"] == "down" for one in found)
+
+    eventually(known, "the verdict is known")
+
+
 def test_what_was_recorded_is_drawn_and_told(world: Api, people: People) -> None:
     """Load against capacity, refusals, spillover out and in; of what came from elsewhere, what is planned here and is nobody's at home."""
     record(world, (3, {"eu-west": SPILLS, "us-east": SPILLS}), (2, {"eu-west": replace(SPILLS, use=None)}))
@@ -51,15 +63,7 @@ def test_what_was_recorded_is_drawn_and_told(world: Api, people: People) -> None
 def test_what_happened_stands_on_the_time_axis(world: Api, people: People) -> None:
     """Revisions and verdicts by number, the oldest first, with words of others' as text."""
     record(world, (1, {"eu-central": SPILLS}))
-    report(world, HOSTILE[0])
-    changes = {"region": "eu-central", "vantage": "*"}
-    eventually(
-        lambda: any(
-            one["after"] == "down"
-            for one in world.viewer.get("/v1/health/changes", params=changes).json()["items"]
-        ),
-        "the verdict is known",
-    )
+    went_down(world, HOSTILE[0])
     answer = world.operator.post("/v1/regions/eu-west:drain", json={}, params={"comment": HOSTILE[0]})
     assert answer.status_code == 200, answer.text
     text = people(Role.VIEWER).page("/regions/eu-central/charts?over=24h")

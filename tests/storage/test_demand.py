@@ -21,7 +21,7 @@ from gtm.control.lead.history.recording import MAX_WAITING
 from gtm.control.policy.traffic import recorded, watched
 from gtm.core.demand.rows import Row
 from gtm.storage import tables
-from gtm.storage.history.demand import DemandStep, WantedDemand
+from gtm.storage.history.demand import AnsweredStep, DemandStep, WantedDemand
 from gtm.storage.session import Database
 from tests.effort import examples
 
@@ -62,6 +62,36 @@ async def test_minutes_add_up_over_sources(database: Database) -> None:
             DemandStep(MIDNIGHT, 1, 60.0, 6.0),
             DemandStep(MIDNIGHT + 5 * MINUTE, 2, 120.0, 4.5),
         ]
+
+
+@pytest.mark.anyio
+async def test_answers_are_told_step_by_step(database: Database) -> None:
+    """By service, tier, region and outcome; in steps of hours, hours that are added up and minutes come to the same."""
+    refused = Row("a%09b", "", "refused_overload", "dns", "class", "y")
+    async with database.transaction() as tx:
+        for hour in range(3):
+            start = MIDNIGHT + timedelta(hours=hour)
+            await tx.demand.record(start, "a", {row("x"): 2.0, row("y"): 1.0, refused: 4.0})
+            await tx.demand.record(start + 7 * MINUTE, "b", {row("x", via="carry"): 8.0})
+    until, hour, chat = MIDNIGHT + timedelta(hours=3), timedelta(hours=1), "chat"
+
+    async def told(step: timedelta, service: str | None = None) -> list[AnsweredStep]:
+        async with database.transaction() as tx:
+            return sorted(await tx.demand.answered(MIDNIGHT, until, step, service), key=repr)
+
+    first = [one for one in await told(5 * MINUTE) if one.start < MIDNIGHT + hour]
+    assert first == [
+        AnsweredStep(MIDNIGHT, "a%09b", "dns", "", "refused_overload", 4.0),
+        AnsweredStep(MIDNIGHT, chat, "http", "eu-central", "served", 3.0),
+        AnsweredStep(MIDNIGHT + 5 * MINUTE, chat, "carry", "eu-central", "served", 8.0),
+    ]
+    assert {one.service for one in await told(5 * MINUTE, chat)} == {chat}
+    minutes = await told(hour)
+    assert len(minutes) == 9
+    async with database.transaction() as tx:
+        while await tx.demand.sum_hour(until):
+            pass
+    assert await told(hour) == minutes
 
 
 @pytest.mark.anyio

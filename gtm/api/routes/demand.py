@@ -17,7 +17,7 @@ from fastapi import Query
 from gtm.api.context import Context, Ctx, Viewer, reply
 from gtm.api.query import OnlyRegion, TypedResponse, step_of, strict_router
 from gtm.api.schemas.base import errors
-from gtm.api.schemas.traffic import DemandView, RecordedView, TimelineView
+from gtm.api.schemas.traffic import AnswersView, DemandView, RecordedView, TimelineView
 from gtm.control.errors import NotFound
 from gtm.control.lead.demand import PerAnswer, requests_of
 from gtm.control.policy import traffic
@@ -27,7 +27,7 @@ from gtm.core.demand.traffic import MINUTE
 from gtm.core.model.services import Priority
 from gtm.core.policy.jurisdictions import countries_at
 from gtm.documents import fields
-from gtm.storage.history.demand import MinuteSums, WantedDemand
+from gtm.storage.history.demand import AnsweredStep, DemandStep, MinuteSums, WantedDemand
 
 _KNOWN = 65_536
 """Cells that are read once: as many as the rows of one edge."""
@@ -150,6 +150,8 @@ def _told(rows: Iterable[_Told]) -> Iterator[dict[str, Any]]:
 router = strict_router(prefix="/v1", tags=["demand"])
 
 _MOST_STEPS = 300
+_MOST_ANSWER_STEPS = 60
+_MOST_SERIES = 500
 _BACK = timedelta(hours=1)
 """How long before a moment the minute may lie that is shown for it."""
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
@@ -232,6 +234,54 @@ async def get_demand_timeline(
     async with ctx.database.transaction() as transaction:
         items = await transaction.demand.timeline(begin, end, step)
     return reply({"since": begin, "until": end, "step": step.total_seconds(), "items": items})
+
+
+@router.get("/demand/answers")
+async def get_demand_answers(
+    ctx: Ctx,
+    _: Viewer,
+    since: Annotated[fields.Moment | None, Query(description="From then on; left out: 24 hours ago.")] = None,
+    until: Annotated[fields.Moment | None, Query(description="Until before then; left out: now.")] = None,
+    service: Annotated[fields.Name | None, Query(description="Only this service.")] = None,
+) -> TypedResponse[AnswersView]:
+    """How requests were answered, step by step: by the tier that answered, region and outcome.
+
+    Recorded minute by minute (`GTM_DEMAND_DAYS`), joined to at most 61 steps. A DNS answer counts as the requests that it stands for.
+    """
+    begin, end = _span(since, until)
+    step = step_of(begin, end, _MOST_ANSWER_STEPS)
+    async with ctx.database.transaction() as transaction:
+        watched = await transaction.demand.timeline(begin, end, step)
+        found = await transaction.demand.answered(begin, end, step, service)
+    told = await asyncio.to_thread(_answers, watched, found)
+    return reply({"since": begin, "until": end, "step_seconds": step.total_seconds(), **told})
+
+
+def _answers(watched: Sequence[DemandStep], found: Sequence[AnsweredStep]) -> dict[str, Any]:
+    times = [one.start for one in watched if one.seconds > 0]
+    places = {start: place for place, start in enumerate(times)}
+    seconds = {one.start: one.seconds for one in watched}
+    rates: dict[tuple[str, str, str, str], list[float]] = {}
+    requests: dict[tuple[str, str, str, str], float] = defaultdict(float)
+    for one in found:
+        if one.start in places:
+            key = one.service, one.via, one.region, one.outcome
+            requests[key] += one.requests
+            rates.setdefault(key, [0.0] * len(times))[places[one.start]] += one.requests / seconds[one.start]
+    largest = nlargest(_MOST_SERIES, requests.items(), key=itemgetter(1))
+    series = [
+        {
+            "service": service,
+            "via": via,
+            "region": region or None,
+            "outcome": outcome,
+            "requests": count,
+            "rates": rates[service, via, region, outcome],
+        }
+        for (service, via, region, outcome), count in largest
+    ]
+    moments = [start.timestamp() for start in times]
+    return {"times": moments, "series": series, "left_out": len(requests) - len(series)}
 
 
 @router.get("/demand/recorded", responses=errors(404))

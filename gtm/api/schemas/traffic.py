@@ -109,6 +109,35 @@ class TimelineView(Schema):
     items: list[StepSchema]
 
 
+class AnswersSeries(Schema):
+    """Requests that were answered alike."""
+
+    service: str
+    via: str
+    """The tier that answered: `dns`, `lookup`, `redirect`, `carry`, `authorize`."""
+    region: str | None
+    """Null: refused."""
+    outcome: str
+    requests: float
+    """In all of the time."""
+    rates: list[float]
+    """Per second of the time that was watched, step by step, as `times` are."""
+
+
+class AnswersView(Schema):
+    """How requests were answered, step by step."""
+
+    since: datetime
+    until: datetime
+    step_seconds: float
+    times: list[float]
+    """The beginnings of steps of which a minute was recorded, in POSIX seconds."""
+    series: list[AnswersSeries]
+    """Those with most requests first."""
+    left_out: int
+    """Series with fewer requests that are not told."""
+
+
 class RecordedView(SampleSchema):
     """Recorded traffic: fit to be sent as `traffic` of a simulation once `timeline` is taken out."""
 

@@ -1731,6 +1731,24 @@ def get_demand_timeline(
     return Call("GET", "/v1/demand/timeline", parameters={"since": since, "until": until})
 
 
+def get_demand_answers(
+    *,
+    since: datetime | str | None = None,
+    until: datetime | str | None = None,
+    service: types.Name | None = None,
+) -> Call[types.AnswersView]:
+    """How requests were answered, step by step: by the tier that answered, region and outcome. Recorded
+    minute by minute (`GTM_DEMAND_DAYS`), joined to at most 61 steps. A DNS answer counts as the
+    requests that it stands for.
+
+    Args:
+        since: From then on; left out: 24 hours ago.
+        until: Until before then; left out: now.
+        service: Only this service.
+    """
+    return Call("GET", "/v1/demand/answers", parameters={"since": since, "until": until, "service": service})
+
+
 def get_recorded_demand(
     *, since: datetime | str | None = None, until: datetime | str | None = None
 ) -> Call[types.RecordedView]:

@@ -78,6 +78,7 @@ class ControlMethods:
     explain_route = value(calls.explain_route)
     get_demand = value(calls.get_demand)
     get_demand_timeline = value(calls.get_demand_timeline)
+    get_demand_answers = value(calls.get_demand_answers)
     get_recorded_demand = value(calls.get_recorded_demand)
     list_dnssec = value(calls.list_dnssec)
     get_dnssec = value(calls.get_dnssec)

@@ -66,6 +66,35 @@ Affinity: TypeAlias = Literal["none", "client_network", "key"]
 """What keeps a client on its region while several are eligible."""
 
 
+class AnswersSeries(JsonObject):
+    """Requests that were answered alike."""
+
+    service: str
+    via: str
+    """The tier that answered: `dns`, `lookup`, `redirect`, `carry`, `authorize`."""
+    region: str | None
+    """Null: refused."""
+    outcome: str
+    requests: float
+    """In all of the time."""
+    rates: list[float]
+    """Per second of the time that was watched, step by step, as `times` are."""
+
+
+class AnswersView(JsonObject):
+    """How requests were answered, step by step."""
+
+    since: str
+    until: str
+    step_seconds: float
+    times: list[float]
+    """The beginnings of steps of which a minute was recorded, in POSIX seconds."""
+    series: list[AnswersSeries]
+    """Those with most requests first."""
+    left_out: int
+    """Series with fewer requests that are not told."""
+
+
 class ApplyRequest(TypedDict):
     """A whole policy to put in force: what it does not hold is deleted, unless it says that it is a part
     of one.

@@ -81,8 +81,13 @@ class Active:
         self._sightings = Sightings(database, self.reports.vantages)
         self._current = current
         self._audit = AuditRetention(database, timedelta(days=settings.audit_days))
+        vantages = self.reports.vantages
         self.health_recorder = HealthRecorder(
-            database, self.reports.history, uuid4().hex, timedelta(days=settings.probe_days)
+            database,
+            self.reports.history,
+            uuid4().hex,
+            timedelta(days=settings.probe_days),
+            lambda: (frozenset(vantages.judgement.alarm.disputed), vantages.alarm_words()),
         )
         self._clock = clock
         kept = timedelta(days=settings.demand_days)

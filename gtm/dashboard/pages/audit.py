@@ -21,7 +21,7 @@ FIELDS = ("who", "action", "target", "since", "until", "forced")
 FAMILIES = (
     "policy",
     *(label(kind).replace(" ", "-") for kind in KINDS),
-    *("fence", "dnssec", "edge", "token", "session", "sign-in"),
+    *("fence", "health", "dnssec", "edge", "token", "session", "sign-in"),
 )
 """Families of actions, to choose from."""
 PAGE = 50

@@ -42,6 +42,18 @@ class DemandStep:
 
 
 @dataclass(frozen=True, slots=True)
+class AnsweredStep:
+    """Requests of a step that were answered alike: of a service, by the tier that answered (`via`), to a region (empty: refused), with an outcome."""
+
+    start: datetime
+    service: str
+    via: str
+    region: str
+    outcome: str
+    requests: float
+
+
+@dataclass(frozen=True, slots=True)
 class WantedDemand:
     """Which rows are asked for; None: all. `countries` are the clients'."""
 
@@ -72,6 +84,13 @@ _PARTS = """
         SELECT FROM demand_hours
         WHERE hour = date_bin('1 hour', minutes.minute, TIMESTAMPTZ '2000-01-01 00:00:00Z') AND hour >= :since AND hour <= :last
     )
+"""
+_TIMED_PARTS = _PARTS.replace("SELECT rows,", "SELECT hour AS at, rows,", 1).replace(
+    "SELECT rows,", "SELECT minute AS at, rows,", 1
+)
+_TIMED_MINUTES = """
+    SELECT minute AS at, rows, counts::double precision[] AS counts FROM demand_minutes
+    WHERE minute >= :since AND minute < :until
 """
 _WATCHED = "SELECT coalesce(least(60, sum(seconds)), 60) FROM demand_minutes WHERE minute = :start"
 _CELL = "split_part(r.row, E'\\t', 6)"
@@ -202,6 +221,42 @@ class DemandRepository(Repository):
         )
         found = await self._execute(query, {"since": since, "until": until, "step": step})
         return [DemandStep(start, minutes, seconds, total) for start, minutes, seconds, total in found]
+
+    async def answered(
+        self, since: datetime, until: datetime, step: timedelta, service: str | None
+    ) -> list[AnsweredStep]:
+        """How requests of a service, or of all, were answered, step by step. Where steps are hours, hours that are added up are read as such."""
+        parts = _TIMED_PARTS if step >= HOUR else _TIMED_MINUTES
+        held = "" if service is None else f"WHERE {_PLACES['service']} = :service"
+        query = text(
+            f"""
+            SELECT date_bin(:step, m.at, TIMESTAMPTZ '2000-01-01 00:00:00Z'), r.service, r.via, r.region, r.outcome, sum(c.count)
+            FROM ({parts}) AS m
+            CROSS JOIN LATERAL unnest(m.rows, m.counts) AS c(id, count)
+            JOIN (
+                SELECT id, {_PLACES["service"]} AS service, {_PLACES["region"]} AS region,
+                       split_part(r.row, E'\t', 3) AS outcome, split_part(r.row, E'\t', 4) AS via
+                FROM demand_rows AS r {held}
+            ) AS r ON r.id = c.id
+            GROUP BY 1, 2, 3, 4, 5
+            ORDER BY 1
+            """  # noqa: S608 - what is put in are constants of this module
+        )
+        asked: dict[str, Any] = {"since": since, "until": until, "step": step}
+        asked |= {} if step < HOUR else {"last": until - HOUR}
+        asked |= {} if service is None else {"service": service}
+        found = await self._execute(query, asked)
+        return [
+            AnsweredStep(
+                start,
+                unescaped(SEPARATOR, named),
+                unescaped(SEPARATOR, via),
+                unescaped(SEPARATOR, region),
+                unescaped(SEPARATOR, outcome),
+                float(count),
+            )
+            for start, named, via, region, outcome, count in found
+        ]
 
     async def busiest(self, since: datetime, until: datetime) -> datetime | None:
         """The minute with most requests per second, the first of equals; None if none was recorded.

@@ -25,6 +25,7 @@ from gtm.core.health.history import (
 )
 from gtm.core.model.state import EndpointHealth, HealthStatus
 from gtm.storage.errors import StorageUnavailable
+from gtm.storage.history.audit import WantedEntries
 from gtm.storage.history.health import WantedChanges
 from gtm.storage.session import Database
 
@@ -74,6 +75,27 @@ def answered(ms: float) -> Probed:
 
 
 FAILED = Probed("eu", URL, None, 503, "status 503, expected 200 \0<script>\ud800")
+
+
+async def test_alarms_are_written_into_the_audit_log(database: Database) -> None:
+    """When one begins, spreads to more regions, and is over; nothing in between, and once each."""
+    disputed: set[str] = set()
+    recorder = HealthRecorder(
+        database, History(), "one", DAYS, lambda: (frozenset(disputed), "alarm: look" if disputed else "")
+    )
+    for regions in ([], ["eu"], ["eu"], ["eu", "us"], ["us"], [], []):
+        disputed.clear()
+        disputed.update(regions)
+        recorder.collect(NOW)
+        await recorder.write(NOW)
+    async with database.transaction() as transaction:
+        found = await transaction.audit.list(WantedEntries(action="health"), oldest_first=True)
+    assert [(one.action, one.target, one.detail) for one in found] == [
+        ("health.alarm", "eu", "alarm: look"),
+        ("health.alarm", "eu, us", "alarm: look"),
+        ("health.alarm-over", "us", ""),
+    ]
+    assert {(one.who, one.via) for one in found} == {("gtm", "control")}
 
 
 async def test_what_is_written_is_read(database: Database) -> None:

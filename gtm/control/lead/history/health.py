@@ -18,6 +18,7 @@ from gtm.control.lead.history.recording import HistoryWriter
 from gtm.core.health.history import KEPT, STEP, History, HistorySeries, HistoryStep, VerdictChange
 from gtm.core.model.state import HealthStatus
 from gtm.storage.errors import StorageUnavailable
+from gtm.storage.history.audit import CONTROL
 from gtm.storage.history.health import WantedChanges
 from gtm.storage.session import Database, Transaction
 
@@ -27,6 +28,8 @@ EVERY = 2.0
 """Seconds between writings."""
 MOST_WAITING = 20_000
 """Changes that wait for the database at most."""
+MOST_ALARMS = 100
+"""Alarms, and ends of alarms, that do."""
 
 
 class HealthRecorder(HistoryWriter):
@@ -37,11 +40,19 @@ class HealthRecorder(HistoryWriter):
         history: what is heard.
         source: a name that no other control process has.
         retention: how long it is kept; nothing: it is not written down at all.
+        alarm: the regions that the alarm over health is about, none while there is none, and what is said of it.
     """
 
     what = "the history of health"
 
-    def __init__(self, database: Database, history: History, source: str, retention: timedelta) -> None:
+    def __init__(
+        self,
+        database: Database,
+        history: History,
+        source: str,
+        retention: timedelta,
+        alarm: Callable[[], tuple[frozenset[str], str]] = lambda: (frozenset(), ""),
+    ) -> None:
         super().__init__(database, retention)
         self.source = source
         self.history = history
@@ -50,6 +61,10 @@ class HealthRecorder(HistoryWriter):
         self._steps: dict[float, list[tuple[HistorySeries, HistoryStep]]] = {}
         if self._known:
             history.known({})
+        self._alarm = alarm
+        self._disputed: frozenset[str] = frozenset()
+        self._alarms: list[tuple[str, str, str]] = []
+        """Alarms that began and that are over, to be written: action, target, detail."""
 
     async def run(self, clock: Callable[[], float]) -> None:
         """Record until cancelled; at the end, what was heard of the steps that are not over."""
@@ -73,6 +88,13 @@ class HealthRecorder(HistoryWriter):
         for series, step in finished:
             self._steps.setdefault(step.start, []).append((series, step))
         self._changes += changes
+        disputed, words = self._alarm()
+        if disputed - self._disputed:
+            self._alarms.append(("health.alarm", ", ".join(sorted(disputed)), words))
+        elif self._disputed and not disputed:
+            self._alarms.append(("health.alarm-over", ", ".join(sorted(self._disputed)), ""))
+        self._disputed = disputed
+        del self._alarms[:-MOST_ALARMS]
         late = len(self._changes) - MOST_WAITING
         if late > 0:
             del self._changes[:late]
@@ -103,6 +125,12 @@ class HealthRecorder(HistoryWriter):
             async with self._database.transaction() as transaction:
                 await transaction.health.add(changes)
             del self._changes[: len(changes)]
+        if self._alarms:
+            alarms = list(self._alarms)
+            async with self._database.transaction() as transaction:
+                for action, target, detail in alarms:
+                    await transaction.audit.add(CONTROL, action, target, detail=detail)
+            del self._alarms[: len(alarms)]
         for start in sorted(self._steps):
             async with self._database.transaction() as transaction:
                 await transaction.health.record(self.source, self._steps[start])
