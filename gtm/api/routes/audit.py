@@ -51,10 +51,14 @@ def wanted(
     forced: Annotated[
         bool | None, Query(description="Only what overruled safety rules, or only what did not.")
     ] = None,
+    public: Annotated[
+        bool, Query(description="Without what is about tokens, sessions and sign-ins, as viewers see it.")
+    ] = False,
     oldest_first: Annotated[bool, Query(description="List the oldest entry first.")] = False,
 ) -> tuple[WantedEntries, bool]:
     """What is looked for, and whether the oldest comes first."""
-    return WantedEntries(who, action, target, since, until, forced), oldest_first
+    hidden = PRIVATE if public else ()
+    return WantedEntries(who, action, target, since, until, forced, hidden), oldest_first
 
 
 _Looked = Annotated[tuple[WantedEntries, bool], Depends(wanted)]

@@ -1886,6 +1886,7 @@ def list_audit(
     since: datetime | str | None = None,
     until: datetime | str | None = None,
     forced: bool | None = None,
+    public: bool | None = None,
     oldest_first: bool | None = None,
 ) -> PagedCall[types.PageEntryView, types.EntryView]:
     """Search the audit log, the newest first. Every change and every forced action. What is about
@@ -1900,6 +1901,7 @@ def list_audit(
         since: From then on.
         until: Until before then.
         forced: Only what overruled safety rules, or only what did not.
+        public: Without what is about tokens, sessions and sign-ins, as viewers see it.
         oldest_first: List the oldest entry first.
     """
     return PagedCall(
@@ -1914,6 +1916,7 @@ def list_audit(
             "since": since,
             "until": until,
             "forced": forced,
+            "public": public,
             "oldest_first": oldest_first,
         },
     )
@@ -1927,6 +1930,7 @@ def export_audit(
     since: datetime | str | None = None,
     until: datetime | str | None = None,
     forced: bool | None = None,
+    public: bool | None = None,
     oldest_first: bool | None = None,
 ) -> Call[Any]:
     """The same as lines of JSON, without pages. All that is found, as it is read.
@@ -1938,6 +1942,7 @@ def export_audit(
         since: From then on.
         until: Until before then.
         forced: Only what overruled safety rules, or only what did not.
+        public: Without what is about tokens, sessions and sign-ins, as viewers see it.
         oldest_first: List the oldest entry first.
     """
     return Call(
@@ -1950,6 +1955,7 @@ def export_audit(
             "since": since,
             "until": until,
             "forced": forced,
+            "public": public,
             "oldest_first": oldest_first,
         },
         content=Content.LINES,

@@ -103,7 +103,9 @@ async def look(api: Inside, chosen: HappenedFilter, since: datetime, now: dateti
     target = region or chosen.service
 
     async def audit(family: str | None) -> list[dict[str, Any]] | None:
-        found = await api.get_if_told("/v1/audit", limit=PAGE + 1, action=family, target=target, **span)
+        found = await api.get_if_told(
+            "/v1/audit", limit=PAGE + 1, action=family, target=target, public=True, **span
+        )
         return None if found is None else [_entry(one) for one in found.items_]
 
     async def verdicts() -> list[dict[str, Any]] | None:
