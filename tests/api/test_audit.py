@@ -88,6 +88,8 @@ def test_what_is_about_people_is_for_admins(world: Api) -> None:
     for text in (made, again):
         assert text.split("_", 2)[2] not in written
     assert entries(world.viewer, target="token ci") == entries(world.operator, action="token") == []
+    assert entries(world.admin, target="token ci")
+    assert entries(world.admin, target="token ci", public=True) == []
     [approval] = entries(world.viewer, action="fence.approve")
     assert (approval["who"], approval["reason"]) == ("fence-admin-one", "case 4711")
     exported = world.viewer.get("/v1/audit:export").text
