@@ -144,5 +144,6 @@ def test_a_region_s_inside_is_there_and_its_past_is_drawn(traffic: System, visit
     expect(page.get_by_role("row").nth(1)).to_contain_text("all edges together")
     assert_good(page)
     page.goto(f"{control_url(traffic)}/services/chat/answers")
+    eventually(recorded, "requests are recorded", patience=180, every=2)
     expect(page.locator("#charts canvas")).to_have_count(3)
     assert_good(page)
