@@ -408,6 +408,8 @@ class BalancerDocument(Document):
     ejection: EjectionDocument = EjectionDocument()
     admission: AdmissionDocument = AdmissionDocument()
     timeouts: TimeoutsDocument = TimeoutsDocument()
+    repeats: bool = True
+    """What only runs a model may be asked of another server although one may have begun it: it may be computed, and billed, twice."""
     read_mib: int = Field(default=MAX_READ >> 20, ge=2, le=1024)
     """MiB of a body that are read, or held back until its model is known."""
     tracing: Annotated[TracingDocument | None, AT_START] = None

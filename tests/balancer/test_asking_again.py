@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from gtm.balancer.plane.exchange import Exchange, Reached, may_ask_another
+from gtm.balancer.plane.exchange import Exchange, Reached, may_ask_another, why_not_another
 from gtm.balancer.wire.endpoints import named_in, target_of
 from tests.balancer.world import Backend, Peer, answering, run, world
 
@@ -44,8 +44,8 @@ def test_the_table() -> None:
         b"/v1/responses/resp_1/cancel?x=1",
     )
     yes_no = (False, True)
-    for method, target, key, reached, heard, repeated, kept, home, repeats in product(
-        methods, targets, yes_no, Reached, yes_no, yes_no, yes_no, yes_no, yes_no
+    for method, target, key, reached, heard, repeated, kept, home, repeats, judged in product(
+        methods, targets, yes_no, Reached, yes_no, yes_no, yes_no, yes_no, yes_no, yes_no
     ):
         asked: list[tuple[int, bool]] = []
 
@@ -64,7 +64,7 @@ def test_the_table() -> None:
             repeated=repeated,
             goes_on_with=named_in(target),
             tried=("http://one",),
-            proxy=SimpleNamespace(may_retry=may_retry, repeats=repeats),
+            proxy=SimpleNamespace(may_retry=may_retry, repeats=repeats, replay=65536),
         )
         expected = _expected(
             method=method,
@@ -77,10 +77,12 @@ def test_the_table() -> None:
             home=home,
             repeats=repeats,
         )
-        found = may_ask_another(cast("Exchange", exchange), reached, home=home)
+        assert bool(why_not_another(cast("Exchange", exchange), reached, home=home)) != expected
+        found = may_ask_another(cast("Exchange", exchange), reached, home=home, judged=judged)
         assert found == expected, (method, target, key, reached, heard, repeated, kept, home, repeats)
         assert exchange.repeated == (repeated or (found and reached is Reached.BEGUN))
-        assert asked == ([(1, reached is Reached.UNHEARD)] if expected and not home else [])
+        free = judged or reached is Reached.UNHEARD  # of the budget
+        assert asked == ([(1, free)] if expected and not home else [])
         exchange.answering = True
         assert not may_ask_another(cast("Exchange", exchange), reached, home=home)
 

@@ -318,6 +318,7 @@ class Picker:
         self.failing: dict[str, float] = {}
         """Backends whose checks fail, and since when."""
         self.silences: list[str] = []
+        self.room = True
         self.wrong: list[str] = []
 
     def configure(self, routes: tuple[Route, ...]) -> None:
@@ -335,6 +336,12 @@ class Picker:
 
     def failing_since(self, sent: SentRequest) -> float | None:
         return self.failing.get(sent.route.url)
+
+    def is_down(self, sent: SentRequest) -> bool:
+        return sent.route.url in self.failing
+
+    def has_room(self, exchange: Exchange, tried: tuple[str, ...]) -> bool:
+        return self.room
 
     def silent(self, sent: SentRequest, since: float, now: float) -> None:
         self.silences.append(sent.route.url)

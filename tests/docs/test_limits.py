@@ -85,6 +85,7 @@ TABLES: Mapping[str, Mapping[str, tuple[float | str, ...]]] = {
             "balancer.plane.client.downstream.MOST_LINGER",
         ),
         "silence of a model server": (Timeouts().between, Timeouts().failing),
+        "the head of a stream of which nothing else has come": ("balancer.plane.timeouts.HEAD_HELD",),
         "fields behind an answer": ("balancer.wire.heads.MAX_HEADERS",),
         "places in the queue, of one client network": (),
         "what comes before a slot": ("balancer.plane.exchange.FIRST",),

@@ -30,6 +30,7 @@ from gtm.core.balance.flights import US, Flights, FlightTicket
 from gtm.core.balance.groups import ONE_GROUP, ServerGroups, groups_of
 from gtm.core.balance.health.health import BackendHealth
 from gtm.core.balance.health.values import SERVER_FAILURES, BackendLoad, CallKind, Sending
+from gtm.core.balance.serving import declares, loaded
 from gtm.core.balance.work import AskedWork, Costs
 from gtm.core.handoff.verdict import Verdict
 
@@ -147,6 +148,8 @@ class PoolPicker:
     draw: Callable[[], float] = random.random
     read_load: Callable[[bytes], BackendLoad | None] | None = None
     corrects: bool = False
+    lost: Callable[[Route], None] | None = None
+    """Told of each server that is judged down, when its slots count no more."""
 
     def __post_init__(
         self, backends: Sequence[Backend], settings: ChoosingSettings, route: Callable[[str], Route]
@@ -201,6 +204,10 @@ class PoolPicker:
 
     def conditions(self, conditions: Mapping[str, Condition]) -> None:
         """What is known of servers now."""
+        for name, condition in conditions.items():
+            before = self._conditions.get(name)
+            if before is not None and before.healthy and not condition.healthy:
+                self._fell(name)
         self._conditions.update(conditions)
         for name, condition in conditions.items():
             if condition.slots is not None:
@@ -208,6 +215,11 @@ class PoolPicker:
             else:
                 self._learned.discard(name)
         self.pool = self.pool.updated(conditions)
+
+    def _fell(self, name: str) -> None:
+        """A server is not healthy any more: where a check of it fails, and not where another one is to be made first."""
+        if self.lost is not None and name in self._routes and self.health.failing_since(name) is not None:
+            self.loop.call_soon(self.lost, self._routes[name])
 
     def cached(self, name: str, tokens: float) -> None:
         """A server's cache holds so many tokens."""
@@ -414,12 +426,31 @@ class PoolPicker:
         """Since when a check of a request's backend fails; None: none does."""
         return self.health.failing_since(sent.route.url)
 
+    def is_down(self, sent: SentRequest) -> bool:
+        """Whether a request's backend is judged down: it fails a check, is out, or is gone from the file."""
+        name = sent.route.url
+        condition = self._conditions.get(name)
+        return condition is None or condition.ejected or self.health.failing_since(name) is not None
+
+    def has_room(self, exchange: Exchange, tried: tuple[str, ...]) -> bool:
+        """Whether a backend that was not tried has a free slot for a request; one whose slots nobody knows has."""
+        model = exchange.facts.model
+        return any(
+            not (one.slots and one.flight.known >= one.slots)
+            and one.backend.name not in tried
+            and declares(one, model)
+            and loaded(one.condition, model)
+            for one in self._willing()
+        )
+
     def silent(self, sent: SentRequest, since: float, now: float) -> None:
-        """A request waits at a backend that has said nothing to anybody since then: a stall, though it goes on."""
+        """A request waits at a backend that has said nothing to anybody since then: a stall. It goes on, unless the backend is judged down by now."""
         if isinstance(sent.flight, _Flying):
             self.health.stalled(sent.flight.sending, now, since)
             if self.health.pending:
                 self._look(now)
+            if self.lost is not None and self.is_down(sent):
+                self.loop.call_soon(self.lost, sent.route)
 
     @property
     def names(self) -> frozenset[str]:

@@ -154,6 +154,12 @@ class Picker(Protocol):
     def failing_since(self, sent: SentRequest) -> float | None:
         """Since when a check of the backend fails, in monotonic seconds; None: none does."""
 
+    def is_down(self, sent: SentRequest) -> bool:
+        """Whether the backend is judged down: by a check, by how its requests ended, or because it is gone."""
+
+    def has_room(self, exchange: Exchange, tried: tuple[str, ...]) -> bool:
+        """Whether a backend that was not tried has a free slot for a request, as far as is known."""
+
     def silent(self, sent: SentRequest, since: float, now: float) -> None:
         """A request waits at a backend, and since then none of those that it has got a byte. It goes on."""
 

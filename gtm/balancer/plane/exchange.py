@@ -30,7 +30,8 @@ Laws:
   1. However it ends (answered, refused, cancelled, failed, timed out), it ends once: `_end` gives back what was taken, in every case,
      and whatever comes later finds it ended.
   2. What a client no longer waits for, no backend works on: a connection that is lost on one side is lost on the other at once.
-  3. A request is sent again only if no backend can have begun it, or it may be done twice (`may_ask_another`). A server that says that it is full
+  3. A request is sent again only if no backend can have begun it, or it may be done twice (`may_ask_another`). One that has had no byte of its answer
+     when its server is judged down is sent again then, or refused (`bereft`): none stays there. A server that says that it is full
      (`gtm.adapters.fullness`) has not begun it, and none of its answer went to the client: a short answer that may say it is kept back until it is whole, and another
      server is asked, once. Where nobody else is asked that answer goes to the client as it is, with the server's own `Retry-After`.
   4. An answer that breaks off is never made to look whole.
@@ -99,16 +100,18 @@ from gtm.balancer.wire.responses import (
     ResponseHead,
     answer_head,
     framing_of,
+    status_said,
 )
 from gtm.balancer.wire.usage import Meter
 from gtm.core.balance.choosing.chooser import BackendChoice
-from gtm.core.balance.health.values import Failure
+from gtm.core.balance.health.values import SERVER_FAILURES, Failure
 from gtm.core.balance.work import AskedWork
 from gtm.core.decision.view import Window
 from gtm.core.handoff.verdict import Flaw
 from gtm.transport import no_room
 
 if TYPE_CHECKING:
+    from gtm.balancer.plane.backend.backends import Route
     from gtm.balancer.plane.backend.upstream import Upstream
     from gtm.balancer.plane.client.downstream import Downstream
     from gtm.balancer.plane.proxy import Proxy
@@ -124,12 +127,14 @@ if TYPE_CHECKING:
 # |---|---|
 # | listened to nobody (`UNHEARD`: connection refused), took no connection (`UNSENT`), or said that it does not take it (`DECLINED`) | yes: it cannot have begun it |
 # | had it, and nothing of an answer came (`BEGUN`) | once, if it may be done twice: by its method (RFC 9110 §9.2.2) or an `Idempotency-Key`; where the proxy `repeats`, also what only runs a model |
+# | the same, and is judged down | likewise, at once |
 # | is a balancer of gtm's, and says that its server broke off (502) | likewise, where the proxy `repeats` |
 # | began to answer | never |
 #
 # Once for all of it, whoever broke off: what breaks the server that it comes to breaks two, and no third one.
 # And in each case only while all of its body that came is kept, while it is of no state that one server has (another would say 404, which is a lie), and within the tries
-# of one request and the budget of all; a connection that was refused takes nothing of the budget, for it cost no server anything.
+# of one request and the budget of all; a connection that was refused takes nothing of the budget, for it cost no server anything. Nor does what a server had that is
+# judged down: that comes once, not as often as something fails, and goes to free slots alone, or into the queue.
 
 
 class Reached(Enum):
@@ -150,26 +155,43 @@ _BAD_GATEWAY, _BACKEND_FAILED = 502, b'"code":"backend_failed"'
 _TWICE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"))
 
 
-def may_ask_another(exchange: Exchange, reached: Reached, *, home: bool = False) -> bool:
+def may_ask_another(
+    exchange: Exchange, reached: Reached, *, home: bool = False, judged: bool = False
+) -> bool:
     """Whether another server may be asked; if so, it is counted.
 
     Args:
         exchange: a request that no server has answered, with those that were tried.
         reached: how far it has come at the last of them.
         home: that was a peer region, and the region's own servers are the other: it takes nothing of the budget, and any state is as it was.
+        judged: the last server is judged down: it takes nothing of the budget.
     """
-    if exchange.answering or not exchange.keeps_body:
-        return False
-    begun = reached is Reached.BEGUN
-    if begun and (exchange.repeated or exchange.heard or not may_be_done_twice(exchange)):
+    if why_not_another(exchange, reached, home=home):
         return False
     if not home:
-        if exchange.goes_on_with is not None:
+        free = judged or reached is Reached.UNHEARD
+        if not exchange.proxy.may_retry(len(exchange.tried), free=free):
             return False
-        if not exchange.proxy.may_retry(len(exchange.tried), free=reached is Reached.UNHEARD):
-            return False
-    exchange.repeated = exchange.repeated or begun
+    exchange.repeated = exchange.repeated or reached is Reached.BEGUN
     return True
+
+
+def why_not_another(exchange: Exchange, reached: Reached, *, home: bool = False) -> str:
+    """Why no other server may be asked, whatever the budget; empty: one may."""
+    if exchange.answering:
+        return "its answer had begun"
+    if not exchange.keeps_body:
+        return f"it is longer than what is kept for another try ({exchange.proxy.replay} bytes)"
+    if reached is Reached.BEGUN:
+        if exchange.repeated:
+            return "it was asked of another once already"
+        if exchange.heard:
+            return "its answer had begun"
+        if not may_be_done_twice(exchange):
+            return "it may not be done twice; send an `Idempotency-Key` where it may"
+    if not home and exchange.goes_on_with is not None:
+        return "it goes on with what that server has"
+    return ""
 
 
 def may_be_done_twice(exchange: Exchange) -> bool:
@@ -301,6 +323,7 @@ _UNKNOWN, _NONE = BodyKind.UNKNOWN, BodyKind.NONE
 _MAX_BUFFER = 256 * 1024
 """Bytes kept of a body while its backend is connected to, beyond which the client waits."""
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_WENT_DOWN = "the backend is judged down, and nothing of an answer had come"
 _NO_ROOM = Refusal(
     503, "no_room", "this balancer has no room for a connection to a backend: try again", retry_after=1.0
 )
@@ -434,6 +457,10 @@ class Exchange:
     """It was sent to a backend."""
     heard: bool
     """Something of an answer came from the present server."""
+    _failed_by: Refusal | None
+    """What is said where no other server is there after one that has perhaps begun it."""
+    unsaid: tuple[ResponseHead, Framing] | None
+    """The head of a stream of events of which nothing else has come: the client gets it with its first byte, for another server may still be asked."""
 
     # --- what is known of it ---
 
@@ -449,6 +476,7 @@ class Exchange:
             None
         )
         self.pace = self.taking = self._scan = self._plain = self._withheld = self._doubted = None
+        self.unsaid = self._failed_by = None
         self.tunnelled = self.full = self.seeks = self.begun = self.heard = False
         self._offered = self._untaken = self._moved = self.repeated = False
         self.keeps_body = True
@@ -849,7 +877,7 @@ class Exchange:
         sent = self.proxy.pick(self, self.tried)
         if isinstance(sent, Refusal):
             if not self._push(sent):
-                self.refuse(sent)
+                self.refuse(self._failed_by or sent)
             return
         self._send(sent)
 
@@ -979,7 +1007,55 @@ class Exchange:
             doubtful = True
         if doubtful and self._kept_back(response, framing):
             return
+        if self.upstream is not None and self.upstream.bare and self._says_nothing(response, framing):
+            self.unsaid = response, framing
+            self.answer.events = True
+            return
         self._answers(response, framing)
+
+    def _says_nothing(self, response: ResponseHead, framing: Framing) -> bool:
+        """Whether a head that came alone says nothing of whether there will be an answer: servers send those of streams before an engine has done anything."""
+        return (
+            self.proxy.keeps_heads
+            and response.is_events
+            and response.status == 200
+            and framing is CHUNKED
+            and self.complete
+            and self.target.runs_model
+            and self.sent is not None
+            and self.sent.push is None
+            and not why_not_another(self, Reached.BEGUN)
+        )
+
+    def begins(self, data: bytes = b"") -> bool:
+        """Give the client the head that was kept back, with what follows it. False: that is an error, and another server is asked."""
+        unsaid = self.unsaid
+        if unsaid is not None:
+            if b'error"' in data and status_said(data) in SERVER_FAILURES and self._errs(data):
+                return False
+            self.unsaid = None
+            self._answers(*unsaid)
+        return True
+
+    def _errs(self, data: bytes) -> bool:
+        """A stream begins with an error, as of a server whose engine has died: whether another is asked."""
+        sent = self.sent
+        if sent is None or says_full(503, data, retry_after=False):
+            return False
+        picker = self.proxy.picker
+        judged = picker.is_down(sent)
+        if picker.usable() <= len(self.tried) + (not judged):
+            return False
+        if not may_ask_another(self, Reached.BEGUN, judged=judged):
+            return False
+        self._drop()
+        self.sent, self.failure = None, Failure.STATUS
+        self.proxy.failed(self, sent, "its stream began with an error")
+        self.tried = (*self.tried, sent.route.url)
+        self._unsay()
+        failed = Refusal(502, "backend_failed", "a backend's stream began with an error")
+        self._goes_elsewhere(failed, queues=judged)
+        return True
 
     def _answers(self, response: ResponseHead, framing: Framing) -> None:
         """The client gets this answer."""
@@ -1155,11 +1231,72 @@ class Exchange:
             self.proxy.failed(self, sent, detail)
             self.tried = (*self.tried, sent.route.url)
         self.answer.take()
+        self._unsay()
         home = sent is not None and sent.push is not None
-        if not may_ask_another(self, reached, home=home):
-            self.refuse(Refusal(502, "backend_failed", f"a backend did not answer: {detail}"))
+        judged = sent is not None and not home and self.proxy.picker.is_down(sent)
+        # An edge that carries asks no other region for what two have failed.
+        code = "backends_failed" if self.repeated and reached is Reached.BEGUN else "backend_failed"
+        failed = Refusal(502, code, f"a backend did not answer: {detail}")
+        if not may_ask_another(self, reached, home=home, judged=judged):
+            self.refuse(failed)
         elif home:
             self.lost = None
+            self._admit()
+        elif reached is Reached.BEGUN:
+            self._goes_elsewhere(failed, queues=judged)
+        else:
+            self.phase = CONNECTING
+            self._dispatch()
+
+    def _unsay(self) -> None:
+        """Forget the head that was kept back."""
+        if self.unsaid is not None:
+            self.unsaid, self.answer = None, ClientAnswer()
+
+    def is_bereft(self, route: Route) -> bool:
+        """Whether it waits at this backend without a byte of its answer, or for a connection to it."""
+        sent = self.sent
+        return (
+            sent is not None
+            and sent.push is None
+            and sent.route is route
+            and (self.phase is SENT or self.phase is CONNECTING)
+        )
+
+    def bereft(self) -> None:
+        """Its backend is judged down: another is asked at once, as far as it may be; else it is refused."""
+        sent = self.sent
+        assert sent is not None  # noqa: S101 - see `is_bereft`
+        reached = Reached.BEGUN if self.phase is SENT else Reached.UNSENT
+        self._drop()
+        self.sent = None
+        self.proxy.not_there(self, sent)
+        self.lost = sent
+        self.tried = (*self.tried, sent.route.url)
+        why = why_not_another(self, reached)
+        if why or not may_ask_another(self, reached, judged=True):
+            why = why or f"{len(self.tried)} were asked already"
+            self.refuse(
+                Refusal(504, "backend_failing", f"{_WENT_DOWN}: no other is asked, for {why}", retry_after=1)
+            )
+            return
+        self.answer.take()
+        self._unsay()
+        self._goes_elsewhere(Refusal(502, "backend_failed", _WENT_DOWN), queues=True)
+
+    def _goes_elsewhere(self, failed: Refusal, *, queues: bool) -> None:
+        """Ask another server after one has perhaps begun it.
+
+        Args:
+            failed: what to say where there is none: an edge that carries asks another region then.
+            queues: only one that has a free slot; where none has, it waits for one as who comes now does.
+        """
+        self._failed_by = failed
+        picker = self.proxy.picker
+        if not picker.usable():
+            self.refuse(failed)
+        elif queues and not picker.has_room(self, self.tried):
+            self.proxy.withdraw(self)
             self._admit()
         else:
             self.phase = CONNECTING

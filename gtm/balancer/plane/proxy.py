@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from math import inf
@@ -29,7 +30,7 @@ from gtm.balancer.plane.contracts import (
     RequestAdmission,
     SentRequest,
 )
-from gtm.balancer.plane.exchange import MAX_REPLAY, Exchange
+from gtm.balancer.plane.exchange import ENDED, MAX_REPLAY, WAITING, Exchange
 from gtm.balancer.plane.flow import HELD_BESIDE_QUEUE, KeptBytes
 from gtm.balancer.plane.stats import EACH, Stats
 from gtm.balancer.plane.timeouts import FIELD as TIMEOUT
@@ -167,6 +168,8 @@ class Proxy:
     """Bytes of a body that are kept while a server has it, so that another may be asked."""
     repeats: bool = False
     """Requests that only run a model may be asked again although a server may have begun them: they may be computed twice."""
+    keeps_heads: bool = False
+    """The head of a stream that comes alone is kept back for a while, so that another server may be asked: not by an edge, whose regions do so."""
     queue_bytes: InitVar[int] = 0
 
     def __post_init__(self, queue_bytes: int) -> None:
@@ -500,8 +503,31 @@ class Proxy:
         except Exception:  # noqa: BLE001 - it is logged; the request stays
             _log.exception("the pusher failed")
         if found is not None:
-            self._tell(self.admission.withdraw, exchange, self.now())
+            self.withdraw(exchange)
         return found
+
+    def withdraw(self, exchange: Exchange) -> None:
+        """A request gives back its slot, or its place in the queue, and goes elsewhere."""
+        self._tell(self.admission.withdraw, exchange, self.now())
+
+    def take_from(self, route: Route) -> None:
+        """A backend is judged down: what waits there without a byte of its answer is asked of others, those that came first at first, or refused."""
+        found = [
+            one for client in self._clients if (one := client.current) is not None and one.is_bereft(route)
+        ]
+        if not found:
+            return
+        found.sort(key=lambda one: one.began)
+        ends: Counter[str] = Counter()
+        for one in found:
+            self._tell(one.bereft)
+            ends["refused" if one.phase is ENDED else "queued" if one.phase is WAITING else "moved"] += 1
+        for how, count in ends.items():
+            self.stats.rescued(route.url, how, count)
+        _log.warning(
+            "backend %s: it is judged down: of %d requests that had had nothing of an answer %d were asked of others, %d wait for a slot, %d were refused",
+            *(route.url, len(found), ends["moved"], ends["queued"], ends["refused"]),
+        )
 
     def loaded(self, sent: SentRequest, said: bytes) -> None:
         """Tell the picker of the load that a backend has said in an answer's head."""

@@ -79,6 +79,8 @@ class Stats:
         """Failures of backends, by URL."""
         self.full: Counter[str] = Counter()
         """Requests that a backend had no room for, as it said."""
+        self.taken: Counter[tuple[str, str]] = Counter()
+        """Requests without a byte of an answer at a backend that was judged down, by its URL and what became of them then: `moved`, `queued`, `refused`."""
         self.came: Counter[str] = Counter()
         """Requests that backends have had, and a balancer of another region before: pushed here or sent on. By service."""
         self.retries = 0
@@ -114,6 +116,7 @@ class Stats:
             return []
         self._looked = now
         known = {url for url, _, _ in self.requests}.union(self.failures, self.full, self.durations)
+        known.update(url for url, _ in self.taken)
         gone = {url for url in known if url and url not in servers}
         self._gone = {url: self._gone.get(url, now) for url in gone}
         over = [url for url, since in self._gone.items() if now - since >= KEPT]
@@ -129,6 +132,7 @@ class Stats:
             self._beyond.merge(histogram)
         self.failures.pop(url, None)
         self.full.pop(url, None)
+        self.taken = Counter({key: count for key, count in self.taken.items() if key[0] != url})
         self.first_bytes.pop(url, None)
         self.between.pop(url, None)
 
@@ -141,6 +145,11 @@ class Stats:
         """Count a failure of a backend."""
         if url in self.failures or len(self.failures) < MOST_SERIES:
             self.failures[url] += 1
+
+    def rescued(self, url: str, how: str, count: int) -> None:
+        """Count requests that were taken from a backend that was judged down."""
+        if (url, how) in self.taken or len(self.taken) < MOST_SERIES:
+            self.taken[url, how] += count
 
     def ended(self, exchange: Exchange, url: str, how: str, now: float) -> None:
         """Count a request that has ended."""

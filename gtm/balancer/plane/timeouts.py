@@ -113,6 +113,11 @@ def wish(said: bytes) -> float | None:
     return max(seconds, 0.0) if isfinite(seconds) else None
 
 
+HEAD_HELD = 60.0
+"""Seconds for which the head of a stream of events is kept back of which nothing else has come: within them its server is judged, and another can be asked
+(`gtm.balancer.plane.exchange`); and those in front of a balancer who wait for a head for some minutes get one."""
+
+
 # --- Who of those that a request waits for is late (law 5 of `gtm.balancer.plane.exchange`). ---
 
 
@@ -214,16 +219,20 @@ def _end_if_silent(exchange: Exchange, upstream: Upstream, now: float) -> None:
     route = upstream.route
     silent, all_silent = now - upstream.heard, now - max(route.heard, route.work.heard)
     own = sent is not None and sent.push is None
-    bound = times.between if exchange.answering else times.first_byte
+    if exchange.unsaid is not None and silent > HEAD_HELD:
+        exchange.begins()
+        exchange.flush()
+    began = exchange.answering or exchange.unsaid is not None
+    bound = times.between if began else times.first_byte
     if bound is None and not own:
         bound = OTHERS_FIRST_BYTE
     if bound is not None and silent > bound:
-        if exchange.answering:
+        if began:
             refusal = Refusal(504, "backend_stalled", f"the backend sent nothing for {bound:g} s")
         else:
             refusal = Refusal(504, "backend_timeout", f"the backend did not answer within {bound:g} s")
         if all_silent > bound:
-            exchange.time_is_up(refusal, Failure.STALL if exchange.answering else Failure.TIMEOUT)
+            exchange.time_is_up(refusal, Failure.STALL if began else Failure.TIMEOUT)
         else:
             exchange.cut_short(refusal)
     elif sent is None or not own:

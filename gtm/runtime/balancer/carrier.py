@@ -495,7 +495,9 @@ class Carrier(Carriers):
             region=settings.region,
             pusher=self._pusher,
             tracer=self._tracer(),
+            keeps_heads=True,
         )
+        self._picker.lost = self._proxy.take_from
         self._carry_by(document)
         self._health = HealthLoop(
             watched,
@@ -906,6 +908,7 @@ class Carrier(Carriers):
         proxy.timeouts = document.timeouts.settings()
         proxy.media = document.admission.media
         proxy.most_read = document.read_mib << 20
+        proxy.repeats = document.repeats
         proxy.asks = document.checks.asks()
 
     async def _look_after(self) -> None:

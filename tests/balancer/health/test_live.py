@@ -120,6 +120,12 @@ class Picker:
     def failing_since(self, sent: SentRequest) -> float | None:  # noqa: ARG002 - the protocol's
         return None
 
+    def is_down(self, sent: SentRequest) -> bool:  # noqa: ARG002 - the protocol's
+        return False
+
+    def has_room(self, exchange: Exchange, tried: tuple[str, ...]) -> bool:  # noqa: ARG002 - the protocol's
+        return True
+
     def silent(self, sent: SentRequest, since: float, now: float) -> None:
         """Nobody waits so long."""
 

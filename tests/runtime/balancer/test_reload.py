@@ -80,6 +80,7 @@ def _files(folder: Path) -> dict[str, Any]:
         },
         "ejection": {"latency": True},
         "read_mib": 16,
+        "repeats": True,
         "timeouts": {
             **times,
             "rules": [{**times, "service": "chat", "paths": ["inference"]}],
@@ -254,6 +255,7 @@ def _in_force(carrier: Carrier) -> dict[str, object]:
         "bodies": proxy.body_rules,
         "media": proxy.media,
         "read": proxy.most_read,
+        "repeats": proxy.repeats,
         "hosts": [(route.url, route.host_field) for route in picker.routes()],
         "asks": proxy.asks,
         "times": repr(_times(proxy.timeouts)),

@@ -74,6 +74,8 @@ class Upstream(asyncio.Protocol, Outflow):
     idle_since: float = 0.0
     heard: float = 0.0
     """When the backend last said something to the present exchange that is more than that it is alive, or had all of its request."""
+    bare: bool = False
+    """The head of the present response came alone."""
     told_silent: bool = False
     """It was told that nothing came for the present exchange for long."""
     teller: Route | Work = field(init=False)
@@ -124,7 +126,7 @@ class Upstream(asyncio.Protocol, Outflow):
         self._response = None
         self._interim = self._fed = self._bare = 0
         self._chunks = None
-        self.told_silent = False
+        self.told_silent = self.bare = False
         self.teller = self.route
         self.heard = self.clock()
         self.transport.write(data)
@@ -245,6 +247,9 @@ class Upstream(asyncio.Protocol, Outflow):
             if exchange.meter is not None:
                 exchange.meter.message(data)
             exchange.carry(data)
+        elif exchange.unsaid is not None:
+            if exchange.begins(data):
+                self._begin_late(exchange, data)
         elif self._fed or not self._apart(exchange, data):
             self._parse(exchange, data)
 
@@ -263,6 +268,7 @@ class Upstream(asyncio.Protocol, Outflow):
         ):
             return False
         rest = data[end:]
+        self.bare = not rest
         if self._feed(exchange, data[:end]) is None:
             return True
         if self._done:
@@ -282,6 +288,22 @@ class Upstream(asyncio.Protocol, Outflow):
             self._split(exchange, self._chunks, data)
         else:
             exchange.flush()
+
+    def _begin_late(self, exchange: Exchange, data: bytes) -> None:
+        """The first that follows a head that was kept back."""
+        if len(data) > KEEPS_ALIVE or keeps_alive(data) is None:
+            self.teller.heard = self.heard
+        chunks = self._chunks = Chunks()
+        size = chunks.whole(data)
+        if size < 0:
+            self._split(exchange, chunks, data)
+            return
+        answer = exchange.answer
+        exchange.first_byte, answer.first, answer.size, answer.pieces = self.heard, data, size, 1
+        answer.tail = data[-6:-2]
+        if exchange.meter is not None:
+            exchange.meter.chunks(data, size)
+        exchange.client.transport.write(answer.take() + data)
 
     def _split(self, exchange: Exchange, chunks: Chunks, data: bytes) -> None:
         """Take chunks that are not whole, not plain, or the last."""

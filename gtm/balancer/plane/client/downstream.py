@@ -115,6 +115,11 @@ class Downstream(asyncio.Protocol, Outflow):
         return self._current is not None and self._current.answering
 
     @property
+    def current(self) -> Exchange | None:
+        """The request whose turn it is."""
+        return self._current
+
+    @property
     def waiting(self) -> int:
         """Requests whose turn has not come."""
         return len(self._waiting)

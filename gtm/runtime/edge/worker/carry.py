@@ -238,6 +238,14 @@ class RegionPicker:
         until = self._now() + seconds
         self._shunned[url] = max(until, self._shunned.get(url, until))
 
+    def is_down(self, sent: SentRequest) -> bool:  # noqa: ARG002 - the contract
+        """No: who fails is asked last."""
+        return False
+
+    def has_room(self, exchange: Exchange, tried: tuple[str, ...]) -> bool:  # noqa: ARG002 - the contract
+        """Yes: regions have queues of their own."""
+        return True
+
     def failing_since(self, sent: SentRequest) -> float | None:
         """Since when the endpoint is known not to be up; None: it is."""
         router, url = self._current.router, sent.route.url
