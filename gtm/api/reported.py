@@ -26,7 +26,7 @@ from gtm.feed.reports import (
     BalancerReport,
     EdgeReport,
     FieldBounds,
-    Inside,
+    RegionShown,
     ServerShown,
     TenantShown,
 )
@@ -108,7 +108,7 @@ def _bounds(report: type[Any]) -> dict[str, FieldBounds]:
 
 
 def bound_problems(
-    report: EdgeReport | BalancerReport | Inside | ServerShown | TenantShown,
+    report: EdgeReport | BalancerReport | RegionShown | ServerShown | TenantShown,
 ) -> Iterator[Problem]:
     """Which fields of a report keep not to their bounds; those of what is in them are looked at elsewhere."""
     kind: Any = type(report)
@@ -145,12 +145,12 @@ def lease_problems(leases: LeaseUse | None) -> list[Problem]:
     return []
 
 
-def inside_problems(inside: Inside | None, region: str) -> list[Problem]:
+def inside_problems(inside: RegionShown | None, region: str) -> list[Problem]:
     """What is wrong with what a balancer shows of its region: the first of much."""
     return [] if inside is None else list(islice(_inside_problems(inside, region), _MAX_LISTED))
 
 
-def _inside_problems(inside: Inside, region: str) -> Iterator[Problem]:
+def _inside_problems(inside: RegionShown, region: str) -> Iterator[Problem]:
     if not region:
         yield Problem("region", "required", "an inside is of some region")
     yield from _shown_problems(inside, "inside")
@@ -163,7 +163,7 @@ def _inside_problems(inside: Inside, region: str) -> Iterator[Problem]:
         yield Problem("inside", "too_long", words)
 
 
-def _shown_problems(shown: Inside | ServerShown | TenantShown, where: str) -> Iterator[Problem]:
+def _shown_problems(shown: RegionShown | ServerShown | TenantShown, where: str) -> Iterator[Problem]:
     for one in bound_problems(shown):
         yield replace(one, path=f"{where}.{one.path}")
     for name in ("models", "adapters"):

@@ -146,7 +146,7 @@ class ServerShown:
 
     url: Shown
     state: Shown
-    """See `docs/backend-health.md`."""
+    """By its checks and its answers: `up`, `down` or what else docs/backend-health.md names."""
     why: Shown = ""
     """In words; empty: nothing is wrong."""
     usable: bool = True
@@ -166,7 +166,7 @@ class ServerShown:
     adapters: ShownNames | None = None
     """LoRA adapters that are loaded. Null: it does not say."""
     version: Shown = ""
-    """As the balancer's file says."""
+    """What the balancer's file says of its version."""
     ejections: ShownCount = 0
     """So far, since the balancer knows it."""
 
@@ -181,15 +181,15 @@ class TenantShown:
     running: ShownCount = 0
     waiting: ShownCount = 0
     requests_per_second: Measure = 0.0
-    """That ended."""
+    """Requests that ended."""
     errors_per_second: Measure = 0.0
-    """Of these, those that failed (5xx)."""
+    """Requests that ended in an error of the servers (5xx)."""
     refused_per_second: Measure = 0.0
-    """That were not admitted: its budget is spent, or it would have waited too long."""
+    """Requests that were not admitted: the tenant's budget is spent, or they would have waited too long."""
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
+class RegionShown:
     """The inside of a region as one of its balancers sees it; what a report has no place for is counted."""
 
     servers: Annotated[tuple[ServerShown, ...], FieldBounds(length=MAX_SHOWN)] = ()
@@ -234,7 +234,7 @@ class BalancerReport:
     pushes: Annotated[Amounts, FieldBounds(length=MAX_PUSHES)] = field(default_factory=dict)
     """Requests that found no slot over the last `seconds`: the service, a tab, the region that took them (empty: none), a tab, why. Without a region and `came` as why: requests that it served because another region had no slot."""
     seconds: Period = 1.0
-    inside: Inside | None = None
+    inside: RegionShown | None = None
     """Its model servers and tenants. Null: no news."""
 
 

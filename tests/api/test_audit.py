@@ -156,7 +156,7 @@ def test_the_export_reads_on(world: Api, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_every_operation_that_changes_is_known(api: Api) -> None:
     """Whoever adds one decides whether it is written down."""
     known = {
-        *(f"{verb}_{kind}" for verb in ("put", "delete") for kind in _kinds()),
+        *(f"{verb}_{kind}" for verb in ("put", "patch", "delete") for kind in _kinds()),
         *(
             "apply_policy",
             "rollback_revision",

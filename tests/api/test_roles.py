@@ -56,6 +56,7 @@ DELETE /v1/sessions/x                            x       x         x        x   
 DELETE /v1/people/x/sessions                     .       .         .        x     .      .        .        .
 POST   /v1/(policy:(simulate|read|plan)|route:explain)  x       x         x        x     .      .        .        .
 PUT    /v1/({KINDS})/x                           .       x         x        x     .      .        .        .
+PATCH  /v1/({KINDS})/x                           .       x         x        x     .      .        .        .
 DELETE /v1/({KINDS})/x                           .       x         x        x     .      .        .        .
 GET    /v1/zones/x/records/x                     x       x         x        x     .      .        .        x
 PUT    /v1/zones/x/records/x                     .       x         x        x     .      .        .        x

@@ -119,7 +119,7 @@ class AnswersSeries(Schema):
     """Null: refused."""
     outcome: str
     requests: float
-    """In all of the time."""
+    """How many the whole time had."""
     rates: list[float]
     """Per second of the time that was watched, step by step, as `times` are."""
 

@@ -135,7 +135,7 @@ class QueueAdmission:
             totals.errors += 1
 
     def _totals(self, arrival: core.Arrival) -> RequestTotals:
-        """Where a request is counted."""
+        """The totals of a request's tenant and model; names that strangers make up share one."""
         model = arrival.model
         totals = self.totals.get((arrival.tenant, model))
         if totals is None:

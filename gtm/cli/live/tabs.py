@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Tab(StrEnum):
-    """What is looked at."""
+    """One of the lists that `gtm top` shows."""
 
     REGIONS = "regions"
     SERVERS = "servers"

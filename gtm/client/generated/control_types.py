@@ -76,7 +76,7 @@ class AnswersSeries(JsonObject):
     """Null: refused."""
     outcome: str
     requests: float
-    """In all of the time."""
+    """How many the whole time had."""
     rates: list[float]
     """Per second of the time that was watched, step by step, as `times` are."""
 
@@ -2747,7 +2747,7 @@ class ShownServerView(JsonObject):
 
     url: str
     state: str
-    """See `docs/backend-health.md`."""
+    """By its checks and its answers: `up`, `down` or what else docs/backend-health.md names."""
     why: str
     """In words; empty: nothing is wrong."""
     usable: bool
@@ -2767,7 +2767,7 @@ class ShownServerView(JsonObject):
     adapters: list[str] | None
     """LoRA adapters that are loaded. Null: it does not say."""
     version: str
-    """As the balancer's file says."""
+    """What the balancer's file says of its version."""
     ejections: int
     """So far, since the balancer knows it."""
 
@@ -2781,11 +2781,11 @@ class ShownTenantView(JsonObject):
     running: int
     waiting: int
     requests_per_second: float
-    """That ended."""
+    """Requests that ended."""
     errors_per_second: float
-    """Of these, those that failed (5xx)."""
+    """Requests that ended in an error of the servers (5xx)."""
     refused_per_second: float
-    """That were not admitted: its budget is spent, or it would have waited too long."""
+    """Requests that were not admitted: the tenant's budget is spent, or they would have waited too long."""
 
 
 class SilentSchema(JsonObject):

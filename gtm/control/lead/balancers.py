@@ -23,7 +23,7 @@ from gtm.control.lead.leases import Leases
 from gtm.core.model.policy import Policy
 from gtm.core.quota.leases import LeaseUse
 from gtm.core.quota.names import QuotaText, concerning
-from gtm.feed.reports import BalancerReply, BalancerReport, Inside, ServerShown, TenantShown
+from gtm.feed.reports import BalancerReply, BalancerReport, RegionShown, ServerShown, TenantShown
 
 MOST = 64
 """Balancers of one token whose keys are kept."""
@@ -100,7 +100,7 @@ class Balancers:
     """Items that were left out of reports, by part of the report."""
     _concerns: tuple[Policy | None, dict[str, frozenset[QuotaText]]] = field(init=False, default=(None, {}))
     _told: dict[tuple[str, str], ToldKeys] = field(init=False, default_factory=dict)
-    _inside: dict[tuple[str, str], tuple[Inside, float]] = field(init=False, default_factory=dict)
+    _inside: dict[tuple[str, str], tuple[RegionShown, float]] = field(init=False, default_factory=dict)
     """What each showed last, and when."""
 
     def take(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gtm.client import types
 
 KINDS = {"change": "Changes", "verdict": "Verdicts", "alarm": "Alarms", "refusal": "Refusals"}
-"""What is told, in words."""
+"""The kinds of what happened, by which the page can be filtered, with their headings."""
 ALARM = "health"
 """The family of actions by which control writes alarms into the audit log."""
 PAGE = 50

@@ -12,7 +12,7 @@ from gtm.feed.reports import (
     MAX_SHOWN_NAMES,
     MAX_SHOWN_TEXT,
     MAX_SHOWN_TEXTS,
-    Inside,
+    RegionShown,
     ServerShown,
     TenantShown,
 )
@@ -36,7 +36,7 @@ class Showing:
     ) -> None:
         self._state = state
         self._now = now
-        self._newest: Inside | None = None
+        self._newest: RegionShown | None = None
         self._before: tuple[Mapping[str, Mapping[str, float]], float] | None = None
 
     async def run(self) -> None:
@@ -58,7 +58,7 @@ class Showing:
             [_tenant(name, one, before.get(name, {}), now - then) for name, one in tenants.items()],
         )
 
-    def take(self) -> Inside | None:
+    def take(self) -> RegionShown | None:
         """What the next report shows; None: it was shown already."""
         newest, self._newest = self._newest, None
         return newest
@@ -99,7 +99,7 @@ def _names(names: Iterable[str] | None) -> tuple[str, ...] | None:
     return None if names is None else tuple(_text(name) for name in sorted(names)[:MAX_SHOWN_NAMES])
 
 
-def _fitting(servers: list[ServerShown], tenants: list[TenantShown]) -> Inside:
+def _fitting(servers: list[ServerShown], tenants: list[TenantShown]) -> RegionShown:
     """What a report has place for: first the servers that something is wrong with, and the tenants with most."""
     servers.sort(key=lambda one: (one.state == BackendState.UP, -one.in_flight, one.url))
     tenants.sort(
@@ -112,7 +112,7 @@ def _fitting(servers: list[ServerShown], tenants: list[TenantShown]) -> Inside:
     shown, named = servers[:MAX_SHOWN], tenants[:MAX_SHOWN]
     while True:
         left_out = len(servers) - len(shown), len(tenants) - len(named)
-        found = Inside(tuple(shown), tuple(named), *left_out)
+        found = RegionShown(tuple(shown), tuple(named), *left_out)
         if found.texts() <= MAX_SHOWN_TEXTS:
             return found
         shown, named = shown[: len(shown) // 2], named[: len(named) // 2]
