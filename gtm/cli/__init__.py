@@ -5,6 +5,6 @@ from __future__ import annotations
 
 def main() -> None:
     """Run a command. Servers need none of what that loads."""
-    from gtm.cli.main import main as run
+    from gtm.cli.app import main as run
 
     run()

@@ -1,3 +1,3 @@
-from gtm.cli.main import main
+from gtm.cli.app import main
 
 main()

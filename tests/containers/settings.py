@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from gtm.cli.main import app
+from gtm.cli.app import app
 
 OF_ALL = {"GTM_TOKEN_FILE", "GTM_DATABASE_URL_FILE"}
 """Read beside the variables of which they name the files."""

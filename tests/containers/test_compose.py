@@ -10,7 +10,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from gtm.cli.main import app
+from gtm.cli.app import app
 from tests.containers.settings import unknown
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

@@ -13,7 +13,7 @@ import pytest
 import typer.main
 from pydantic.fields import FieldInfo
 
-from gtm.cli.main import app
+from gtm.cli.app import app
 from gtm.core.capacity.load import FIELDS, NAMED_METRICS
 from gtm.core.decision.decide import decide
 from gtm.core.decision.explain import answer

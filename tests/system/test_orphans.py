@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.system, pytest.mark.drill]
 
 FAILING = """
 import asyncio, pathlib, sys
-from gtm.cli.main import main
+from gtm.cli.app import main
 from gtm.runtime.edge.agent.agent import Agent
 trigger = pathlib.Path(sys.argv.pop())
 async def fail(self):

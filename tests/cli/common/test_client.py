@@ -149,7 +149,7 @@ def test_help_is_light() -> None:
     """`gtm --help` loads no database, no framework and no HTTP client."""
     heavy = ("sqlalchemy", "fastapi", "pydantic", "httpx", "alembic", "psycopg", "uvicorn", "maxminddb")
     program = (
-        "import sys; from gtm.cli.main import app; app(['--help'], standalone_mode=False); "
+        "import sys; from gtm.cli.app import app; app(['--help'], standalone_mode=False); "
         f"print('loaded:', [name for name in {heavy!r} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from gtm.cli.main import app, needed
+from gtm.cli.app import app, needed
 from tests.cli.conftest import Gtm
 
 ALL: Any = get_command(app)

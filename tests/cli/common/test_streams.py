@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
+from gtm.cli.app import app
 from gtm.cli.common import streams
 from gtm.cli.common.exits import Exit
-from gtm.cli.main import app
 from gtm.core.model.access import Role
 from tests.cli.conftest import Control, Gtm
 from tests.worlds.control import POLICY

@@ -12,7 +12,7 @@ import pytest
 import typer.main
 
 import gtm.settings
-from gtm.cli.main import app
+from gtm.cli.app import app
 from gtm.cli.servers.declared import Given
 from gtm.options import options
 from gtm.runtime.edge.line import EdgeWorkerSettings, WorkerId, WorkerKind
