@@ -15,6 +15,7 @@ from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.plane.contracts import SentRequest
 from gtm.balancer.plane.exchange import ANSWERING, CONNECTING, SENT, WAITING
+from gtm.balancer.plane.proxy import MAY_RETURN
 from gtm.balancer.plane.timeouts import HEAD_HELD
 from gtm.core.balance.admission.settings import AdmissionSettings
 from gtm.core.balance.backends import Backend as Server
@@ -76,6 +77,7 @@ def _judged_down(w: World, number: int = 0) -> None:
     route = w.picker.routes()[number]
     w.picker.failing[route.url] = w.clock()
     w.proxy.take_from(route)
+    w.pass_time(MAY_RETURN)  # those for whom there is no other wait on as long
 
 
 def test_a_chat_is_asked_of_another_at_once() -> None:
@@ -143,7 +145,7 @@ def test_what_has_begun_stays() -> None:
         (_post(body=b"x" * 70_000), "it is longer than what is kept for another try (65536 bytes)"),
     ],
 )
-def test_what_may_not_be_asked_again_is_refused_at_once(raw: bytes, why: str) -> None:
+def test_what_may_not_be_asked_again_is_refused(raw: bytes, why: str) -> None:
     """And says why."""
 
     async def main() -> None:
@@ -237,8 +239,38 @@ def test_where_no_slot_is_free_it_waits_for_one() -> None:
     run(main)
 
 
+def test_who_has_no_other_waits_on_for_a_moment() -> None:
+    """A server that stood still for less than it answers after all; where it stays away, nobody waits longer than that."""
+
+    async def main() -> None:
+        still = _Frozen()
+        async with world(await Backend(still).start()) as w:
+            w.proxy.repeats = w.proxy.keeps_heads = True
+            w.picker.usable = lambda: 0  # type: ignore[method-assign]
+            back, gone = [await still.waits(w, raw) for raw in (_post(), _post(_RESPONSES))]
+            (route,) = w.picker.routes()
+            w.picker.failing[route.url] = w.clock()
+            for _ in range(2):
+                w.proxy.take_from(route)
+            w.pass_time(MAY_RETURN - 0.1)
+            assert not w.proxy.stats.taken
+            still.asked[0][1].send(_whole(b"a"))
+            assert (await back.response()).body == b"data: a\n\n"
+            w.pass_time(0.2)
+            assert (await gone.response()).status == 504
+            assert w.proxy.stats.taken == {(route.url, "refused"): 1}
+            after = await still.waits(w, _post())
+            w.proxy.take_from(route)
+            w.picker.failing.clear()
+            w.pass_time(MAY_RETURN)
+            still.asked[-1][1].send(_whole(b"a"))
+            assert (await after.response()).body == b"data: a\n\n"
+
+    run(main)
+
+
 def test_where_all_are_down_it_is_refused() -> None:
-    """At once, and so that an edge that carries asks another region; whether others were there or not."""
+    """So that an edge that carries asks another region; whether others were there or not."""
 
     async def main() -> None:
         frozen = _Frozen()
