@@ -77,7 +77,7 @@ def _judged_down(w: World, number: int = 0) -> None:
     route = w.picker.routes()[number]
     w.picker.failing[route.url] = w.clock()
     w.proxy.take_from(route)
-    w.pass_time(MAY_RETURN)  # those for whom there is no other wait on as long
+    w.pass_time(MAY_RETURN)
 
 
 def test_a_chat_is_asked_of_another_at_once() -> None:
@@ -239,7 +239,7 @@ def test_where_no_slot_is_free_it_waits_for_one() -> None:
     run(main)
 
 
-def test_who_has_no_other_waits_on_for_a_moment() -> None:
+def test_a_server_that_returns_keeps_what_waits_there() -> None:
     """A server that stood still for less than it answers after all; where it stays away, nobody waits longer than that."""
 
     async def main() -> None:
@@ -506,7 +506,12 @@ def test_slots_are_given_back_once_and_filled_by_who_waits() -> None:
             for _ in range(2):
                 _checked(picker, servers[0].name, Check.HEALTH, ok=False)
             admission.resize(picker.slots())
-            await w.until(lambda: admission.has_waiting)
+
+            def taken() -> bool:
+                w.pass_time(MAY_RETURN / 4)
+                return admission.has_waiting
+
+            await w.until(taken)
             assert (admission.admission.running, admission.admission.waiting) == (2, 2)
             assert w.proxy.stats.taken == {(servers[0].name, "queued"): 2}
             while admission.admission.running:  # each end lets one begin

@@ -1263,11 +1263,6 @@ class Exchange:
             and (self.phase is SENT or self.phase is CONNECTING)
         )
 
-    def has_elsewhere(self) -> bool:
-        """Whether another server may be asked in place of the one that it waits at, and one is there."""
-        reached = Reached.BEGUN if self.phase is SENT else Reached.UNSENT
-        return not why_not_another(self, reached) and self.proxy.picker.usable() > 0
-
     def bereft(self) -> None:
         """Its backend is judged down: another is asked, as far as it may be; else it is refused."""
         sent = self.sent

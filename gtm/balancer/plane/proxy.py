@@ -113,8 +113,8 @@ _BODIES_FULL = Refusal(
 )
 _SAID_EVERY = 60.0
 """Seconds between two words about the same lack."""
-MAY_RETURN = 3.0
-"""Seconds for which a request waits on at a backend that is judged down, where no other can be asked: most that fail their checks had stood still for a moment."""
+MAY_RETURN = 2.0
+"""Seconds for which requests wait on at a backend that is judged down. Most that fail their checks had stood still for a moment, some for one of these requests: where it went next would stand still, too."""
 TICK = 0.25
 """Seconds between looks at deadlines."""
 
@@ -179,8 +179,8 @@ class Proxy:
         """Bytes that clients have sent, and that are kept."""
         self._giving_way = False
         self.now: Callable[[], float] = self.loop.time
-        self._staying: deque[tuple[float, Route, list[tuple[Exchange, SentRequest]]]] = deque()
-        """Until when, at which backend that is judged down, and who waits there for whom there is no other."""
+        self._bereft: deque[tuple[float, Route, list[tuple[Exchange, SentRequest]]]] = deque()
+        """When to take whom from which backend that is judged down."""
         """Monotonic seconds."""
         self.stats = Stats()
         self.draining = False
@@ -299,7 +299,7 @@ class Proxy:
             self._tell(client.look, now)
         for route in self._routes():
             route.expire(now)
-        self._tell(self._take_who_stayed, now)
+        self._tell(self._take_bereft, now)
         self._tell(self.admission.tick, now)
 
     def _routes(self) -> tuple[Route, ...]:
@@ -516,40 +516,31 @@ class Proxy:
         self._tell(self.admission.withdraw, exchange, self.now())
 
     def take_from(self, route: Route) -> None:
-        """A backend is judged down: what waits there without a byte of its answer is asked of others, those that came first at first.
-
-        For whom there is no other, it may have stood still for a moment: they are refused if it is down `MAY_RETURN` seconds later.
-        """
-        found = [
-            one for client in self._clients if (one := client.current) is not None and one.is_bereft(route)
-        ]
-        goes = [one for one in found if one.has_elsewhere()]
-        known = {one for _, _, stays in self._staying for one, _ in stays}
-        stays = [
+        """A backend is judged down: unless it is back `MAY_RETURN` seconds later, what waits there now without a byte of its answer is asked of others, those that came first at first, or refused."""
+        known = {one for _, _, waiting in self._bereft for one, _ in waiting}
+        waiting = [
             (one, sent)
-            for one in found
-            if one not in goes and one not in known and (sent := one.sent) is not None
+            for client in self._clients
+            if (one := client.current) is not None
+            and one not in known
+            and one.is_bereft(route)
+            and (sent := one.sent) is not None
         ]
-        if stays:
-            self._staying.append((self.now() + MAY_RETURN, route, stays))
-        self._take(route, goes)
+        if waiting:
+            self._bereft.append((self.now() + MAY_RETURN, route, waiting))
 
-    def _take_who_stayed(self, now: float) -> None:
-        """Refuse who waits at a backend that did not return; who can be asked elsewhere by now is."""
-        while self._staying and self._staying[0][0] <= now:
-            _, route, stays = self._staying.popleft()
-            self._take(
-                route,
-                [
-                    one
-                    for one, sent in stays
-                    if one.sent is sent and one.is_bereft(route) and self.picker.is_down(sent)
-                ],
-            )
+    def _take_bereft(self, now: float) -> None:
+        while self._bereft and self._bereft[0][0] <= now:
+            _, route, waiting = self._bereft.popleft()
+            found = [
+                one
+                for one, sent in waiting
+                if one.sent is sent and one.is_bereft(route) and self.picker.is_down(sent)
+            ]
+            if found:
+                self._take(route, found)
 
     def _take(self, route: Route, found: list[Exchange]) -> None:
-        if not found:
-            return
         found.sort(key=lambda one: one.began)
         ends: Counter[str] = Counter()
         for one in found:
