@@ -155,6 +155,7 @@ class PoolPicker:
         self, backends: Sequence[Backend], settings: ChoosingSettings, route: Callable[[str], Route]
     ) -> None:
         self._loaded: dict[str, float] = {}
+        self._losing: dict[str, Route] = {}
         self._learned: set[str] = set()
         """Servers whose slots are learned now."""
         self._loosened: dict[int, float] = {}
@@ -219,7 +220,19 @@ class PoolPicker:
     def _fell(self, name: str) -> None:
         """A server is not healthy any more: where a check of it fails, and not where another one is to be made first."""
         if self.lost is not None and name in self._routes and self.health.failing_since(name) is not None:
-            self.loop.call_soon(self.lost, self._routes[name])
+            self._lose(self._routes[name])
+
+    def _lose(self, route: Route) -> None:
+        """Tell once of a server that is judged down, however many requests found that in this turn: all that wait there are looked at."""
+        if not self._losing:
+            self.loop.call_soon(self._tell_lost)
+        self._losing[route.url] = route
+
+    def _tell_lost(self) -> None:
+        losing, self._losing = self._losing, {}
+        for route in losing.values():
+            if self.lost is not None:
+                self.lost(route)
 
     def cached(self, name: str, tokens: float) -> None:
         """A server's cache holds so many tokens."""
@@ -450,7 +463,7 @@ class PoolPicker:
             if self.health.pending:
                 self._look(now)
             if self.lost is not None and self.is_down(sent):
-                self.loop.call_soon(self.lost, sent.route)
+                self._lose(sent.route)
 
     @property
     def names(self) -> frozenset[str]:

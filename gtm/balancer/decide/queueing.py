@@ -171,12 +171,14 @@ class QueueAdmission:
                 found[name][of] += getattr(totals, of)
         return found
 
-    def withdraw(self, exchange: Exchange, now: float) -> None:
-        """Give back the slot or the place of a request that goes elsewhere."""
+    def withdraw(self, exchange: Exchange, now: float, *, again: bool = False) -> None:
+        """Give back the slot or the place of a request that goes elsewhere, or is offered `again` at once."""
         ticket = exchange.admission
         if isinstance(ticket, core.Ticket):
             exchange.admission = None
             self.admission.withdraw(ticket, now)
+            if again:
+                ticket.account.uncharge(now)
             self.tick(now)
 
     def tick(self, now: float) -> None:

@@ -31,7 +31,7 @@ Laws:
      and whatever comes later finds it ended.
   2. What a client no longer waits for, no backend works on: a connection that is lost on one side is lost on the other at once.
   3. A request is sent again only if no backend can have begun it, or it may be done twice (`may_ask_another`). One that has had no byte of its answer
-     when its server is judged down is sent again then, or refused (`bereft`): none stays there. A server that says that it is full
+     when its server is judged down is sent again if that is not back soon (`proxy.MAY_RETURN`), or refused (`bereft`): none stays there. A server that says that it is full
      (`gtm.adapters.fullness`) has not begun it, and none of its answer went to the client: a short answer that may say it is kept back until it is whole, and another
      server is asked, once. Where nobody else is asked that answer goes to the client as it is, with the server's own `Retry-After`.
   4. An answer that breaks off is never made to look whole.
@@ -127,7 +127,7 @@ if TYPE_CHECKING:
 # |---|---|
 # | listened to nobody (`UNHEARD`: connection refused), took no connection (`UNSENT`), or said that it does not take it (`DECLINED`) | yes: it cannot have begun it |
 # | had it, and nothing of an answer came (`BEGUN`) | once, if it may be done twice: by its method (RFC 9110 §9.2.2) or an `Idempotency-Key`; where the proxy `repeats`, also what only runs a model |
-# | the same, and is judged down | likewise, at once |
+# | the same, and is judged down | likewise, if it is not back soon (`proxy.MAY_RETURN`) |
 # | is a balancer of gtm's, and says that its server broke off (502) | likewise, where the proxy `repeats` |
 # | began to answer | never |
 #
@@ -1296,7 +1296,7 @@ class Exchange:
         if not picker.usable():
             self.refuse(failed)
         elif queues and not picker.has_room(self, self.tried):
-            self.proxy.withdraw(self)
+            self.proxy.withdraw(self, again=True)
             self._admit()
         else:
             self.phase = CONNECTING
@@ -1365,7 +1365,7 @@ class Exchange:
                 refusal,
                 closes=self.closes,
                 head_only=self.head.method == b"HEAD",
-                path=self.head.target.partition(b"?")[0],
+                path=self.head.path,
             ),
             "refused",
         )

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
@@ -15,13 +16,24 @@ import typer
 from gtm.cli.common import output
 from gtm.cli.common.commands import Command, asks
 from gtm.cli.common.exits import CommandError, Exit
-from gtm.cli.live.tabs import KEYS, Tab
 
 if TYPE_CHECKING:
     from gtm.client import types
 
     Found = types.TopView | types.InsideList
     Look = Callable[[], Found]
+
+
+class Tab(StrEnum):
+    """One of the lists that `gtm top` shows."""
+
+    REGIONS = "regions"
+    SERVERS = "servers"
+    TENANTS = "tenants"
+
+
+KEYS = {str(number): tab for number, tab in enumerate(Tab, 1)}
+"""The keys that show the lists."""
 
 EVERY = 1.0
 """Seconds between two looks."""

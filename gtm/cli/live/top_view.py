@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gtm.cli.common import output
-from gtm.cli.live.tabs import KEYS, Tab
+from gtm.cli.live.top import KEYS, Tab
 
 if TYPE_CHECKING:
     from gtm.client import types

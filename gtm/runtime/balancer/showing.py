@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
@@ -17,6 +18,8 @@ from gtm.feed.reports import (
     TenantShown,
 )
 from gtm.runtime.process.clocks import boot_time
+
+logger = logging.getLogger(__name__)
 
 EVERY = 2.0
 """Seconds between two looks."""
@@ -42,7 +45,10 @@ class Showing:
     async def run(self) -> None:
         """Look until cancelled."""
         while True:
-            await self.look()
+            try:
+                await self.look()
+            except Exception:  # a page without numbers is no reason to end a balancer
+                logger.exception("control is not shown the inside of the region")
             await asyncio.sleep(EVERY)
 
     async def look(self) -> None:

@@ -77,18 +77,15 @@ class MinuteSums:
 
 # The hours of a time that are added up, and the minutes of all others.
 _PARTS = """
-    SELECT rows, counts FROM demand_hours WHERE hour >= :since AND hour <= :last
+    SELECT hour AS at, rows, counts FROM demand_hours WHERE hour >= :since AND hour <= :last
     UNION ALL
-    SELECT rows, counts::double precision[] FROM demand_minutes AS minutes
+    SELECT minute AS at, rows, counts::double precision[] FROM demand_minutes AS minutes
     WHERE minute >= :since AND minute < :until AND NOT EXISTS (
         SELECT FROM demand_hours
         WHERE hour = date_bin('1 hour', minutes.minute, TIMESTAMPTZ '2000-01-01 00:00:00Z') AND hour >= :since AND hour <= :last
     )
 """
-_TIMED_PARTS = _PARTS.replace("SELECT rows,", "SELECT hour AS at, rows,", 1).replace(
-    "SELECT rows,", "SELECT minute AS at, rows,", 1
-)
-_TIMED_MINUTES = """
+_MINUTES = """
     SELECT minute AS at, rows, counts::double precision[] AS counts FROM demand_minutes
     WHERE minute >= :since AND minute < :until
 """
@@ -226,7 +223,7 @@ class DemandRepository(Repository):
         self, since: datetime, until: datetime, step: timedelta, service: str | None
     ) -> list[AnsweredStep]:
         """How requests of a service, or of all, were answered, step by step. Where steps are hours, hours that are added up are read as such."""
-        parts = _TIMED_PARTS if step >= HOUR else _TIMED_MINUTES
+        parts = _PARTS if step >= HOUR else _MINUTES
         held = "" if service is None else f"WHERE {_PLACES['service']} = :service"
         query = text(
             f"""

@@ -64,7 +64,7 @@ class Admission:
     def ended(self, exchange: Exchange, now: float) -> None:
         """Nothing to count."""
 
-    def withdraw(self, exchange: Exchange, now: float) -> None:
+    def withdraw(self, exchange: Exchange, now: float, *, again: bool = False) -> None:
         """Nothing is pushed."""
 
     def tick(self, now: float) -> None:

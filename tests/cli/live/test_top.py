@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 from rich.console import Console
 
-from gtm.cli.live.tabs import KEYS, Tab
+from gtm.cli.live.top import KEYS, Tab
 from gtm.cli.live.top_view import bar, screen
 from gtm.client.objects import as_answered
 from gtm.core.model.access import Role

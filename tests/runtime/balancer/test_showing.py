@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from gtm.feed.reports import MAX_SHOWN, MAX_SHOWN_NAMES, MAX_SHOWN_TEXT, MAX_SHOWN_TEXTS
 from gtm.runtime.balancer.showing import Showing
 
@@ -73,6 +75,22 @@ def test_rates_are_of_the_time_between_two_looks() -> None:
         assert others.requests_per_second == 0.0
 
     asyncio.run(looked())
+
+
+def test_what_fails_here_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """A look that fails is in the log, and the next one is made: whoever carries requests must not end for a page of the dashboard."""
+
+    async def looked() -> None:
+        balancer = _Balancer()
+        del balancer.known["backends"]
+        running = asyncio.ensure_future(balancer.showing.run())
+        while not caplog.records:  # noqa: ASYNC110 - whatever it takes
+            await asyncio.sleep(0)
+        assert not running.done()
+        running.cancel()
+
+    asyncio.run(looked())
+    assert "control is not shown the inside of the region" in caplog.text
 
 
 def test_while_no_worker_answers_nothing_is_news() -> None:

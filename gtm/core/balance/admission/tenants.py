@@ -66,6 +66,11 @@ class TenantAccount:
         if self.outputs is not None:
             self.outputs.take(_most(self.outputs, outputs))
 
+    def uncharge(self, now: float) -> None:
+        """A request that was taken in is offered again, and pays for that."""
+        if self.rate is not None:
+            self.rate.give(1.0, now)
+
     def settle(self, expected: tuple[float, float], used: tuple[float, float], now: float) -> float:
         """A request was expected to use so many input and output tokens, and used so many.
 
