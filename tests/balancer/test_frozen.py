@@ -389,9 +389,9 @@ def _picker(told: list[str], *, checks: Sequence[Check] = (Check.HEALTH,)) -> Po
     return picker
 
 
-def _checked(picker: PoolPicker, name: str, check: Check, *, ok: bool) -> None:
+def _checked(picker: PoolPicker, name: str, check: Check, *, ok: bool, late: bool = True) -> None:
     now = picker.loop.time()
-    picker.health.checked(name, check, ProbeResult(ok, now, "", None), now)
+    picker.health.checked(name, check, ProbeResult(ok, now, "", None), now, late=late and not ok)
     picker.conditions(picker.health.tick(now))
 
 
@@ -420,6 +420,20 @@ def test_a_verdict_is_told_once() -> None:
         picker.conditions(picker.health.tick(picker.loop.time()))
         await asyncio.sleep(0)
         assert told == ["http://a"]
+
+    run(main)
+
+
+def test_who_says_why_keeps_what_it_has() -> None:
+    """A server that drains fails its check, or takes no connection, and ends what it has (envoyproxy/envoy#2295: connections that were closed then were too many)."""
+
+    async def main() -> None:
+        told: list[str] = []
+        picker = _picker(told)
+        for late in (True, False, False):  # what it said last counts
+            _checked(picker, "http://a", Check.HEALTH, ok=False, late=late)
+        await asyncio.sleep(0)
+        assert not told
 
     run(main)
 

@@ -218,8 +218,8 @@ class PoolPicker:
         self.pool = self.pool.updated(conditions)
 
     def _fell(self, name: str) -> None:
-        """A server is not healthy any more: where a check of it fails, and not where another one is to be made first."""
-        if self.lost is not None and name in self._routes and self.health.failing_since(name) is not None:
+        """A server is not healthy any more: where it leaves a check without an answer, and neither where it says why, nor where a check is to be made first."""
+        if self.lost is not None and name in self._routes and self.health.is_silent(name):
             self._lose(self._routes[name])
 
     def _lose(self, route: Route) -> None:

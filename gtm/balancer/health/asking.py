@@ -331,7 +331,7 @@ async def check_grpc(
             await route.connection(lambda: protocol, tls, port)
             status, code, message = await protocol.done
     except TimeoutError as error:
-        raise AskingError(f"no answer within {timeout:g} s") from error
+        raise LateError(f"no answer within {timeout:g} s") from error
     except (OSError, UnicodeError) as error:
         if no_room(error):
             raise NoRoomError from error

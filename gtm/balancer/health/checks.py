@@ -365,7 +365,7 @@ class Checks:
 
     async def _check_health(self, watched: _Watched, check: HealthCheck) -> float:
         answer: BackendAnswer | None = None
-        wrong = ""
+        wrong, late = "", False
         before, watched.health_asked = watched.health_asked, self._now()
         try:
             if check.type == "grpc":
@@ -378,7 +378,7 @@ class Checks:
                 if wrong and answer.status == 404:
                     wrong += f": it has no `{check.path}`; set `path` to one that it has (Triton: /v2/health/ready)"
         except AskingError as error:
-            wrong = str(error)
+            wrong, late = str(error), isinstance(error, LateError)
         if wrong and answer is not None and self._is_busy(watched, answer, before):
             self._passes(watched, Check.HEALTH, answer)
             self._note(watched, Check.HEALTH.value, "")
@@ -387,7 +387,7 @@ class Checks:
         if watched.cold and up:
             await self._warm_up(watched)
         watched.cold = not up
-        self._result(watched, Check.HEALTH, wrong, answer)
+        self._result(watched, Check.HEALTH, wrong, answer, late=late)
         return check.interval
 
     async def _ask_grpc(self, route: Route, check: HealthCheck) -> BackendAnswer:
@@ -415,7 +415,7 @@ class Checks:
 
     async def _check_completion(self, watched: _Watched, check: CompletionCheck) -> float:
         answer: BackendAnswer | None = None
-        wrong, model = "", ""
+        wrong, model, late = "", "", False
         began, filled = self._now(), self._is_filled(watched)
         if watched.absent:  # what is told is believed for a while alone; and a model's time may be over
             self._tell_models(watched)
@@ -430,7 +430,7 @@ class Checks:
         except LateError as error:
             if self._is_at_work(watched, began, filled=filled):
                 return min(check.timeout, check.interval)
-            wrong = str(error)
+            wrong, late = str(error), True
         except (AskingError, MetricsError) as error:
             watched.quiet_since = None
             wrong = str(error)
@@ -451,7 +451,7 @@ class Checks:
             return check.interval
         if not wrong and watched.absent.pop(model, None) is not None:
             self._tell_models(watched)
-        self._result(watched, Check.COMPLETION, wrong, answer)
+        self._result(watched, Check.COMPLETION, wrong, answer, late=late)
         return min(check.timeout, check.interval) if wrong else check.interval
 
     def _is_busy(self, watched: _Watched, answer: BackendAnswer, since: float = inf) -> bool:
@@ -630,9 +630,15 @@ class Checks:
         return answer.status in _KEYS or (answer.status in _NOT_THERE and check.value not in watched.passed)
 
     def _result(
-        self, watched: _Watched, check: Check, wrong: str, answer: BackendAnswer | None = None
+        self,
+        watched: _Watched,
+        check: Check,
+        wrong: str,
+        answer: BackendAnswer | None = None,
+        *,
+        late: bool = False,
     ) -> None:
-        """A check's result: `wrong` is empty if it passed."""
+        """A check's result: `wrong` is empty if it passed; `late`: nothing at all was said in time."""
         if wrong and self._is_fault(watched, check, answer):
             self._passes(watched, check, answer)
             key = (
@@ -641,9 +647,8 @@ class Checks:
             self._note(watched, check.value, f"the check is switched off here: {wrong}{key}")
         elif wrong:
             now = self._now()
-            self.health.checked(
-                watched.backend.name, check, ProbeResult(False, now, wrong, _latency(answer)), now
-            )
+            result = ProbeResult(False, now, wrong, _latency(answer))
+            self.health.checked(watched.backend.name, check, result, now, late=late)
             self._note(watched, check.value, wrong)
         else:
             watched.passed.add(check.value)

@@ -57,6 +57,7 @@ def test_a_dead_engine_says_200_and_completes_nothing() -> None:
             await here.fail(Mode.DEAD)
             await here.until(lambda: not here.condition().healthy)
             assert here.why() == "completion: no answer within 0.3 s"
+            assert here.health.is_silent(here.name)
             checks = here.health.snapshot(0.0)[0].checks
             assert checks[Check.HEALTH].status == "up"
             await here.fail(Mode.OK)
@@ -82,23 +83,25 @@ def test_without_completions_a_dead_engine_is_not_seen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "why"),
+    ("mode", "why", "silent"),
     [
-        (Mode.REFUSE, "health: connection refused"),
-        (Mode.HANG, "health: no answer within 0.8 s"),
-        (Mode.OOM, "health: status 503, expected 200"),
+        (Mode.REFUSE, "health: connection refused", False),
+        (Mode.HANG, "health: no answer within 0.8 s", True),
+        (Mode.OOM, "health: status 503, expected 200", False),
     ],
 )
-def test_failures_that_health_shows(mode: Mode, why: str) -> None:
-    """Down in words that say what happened, and up again when it is over."""
+def test_failures_that_health_shows(mode: Mode, why: str, silent: bool) -> None:
+    """Down in words that say what happened, and up again when it is over; silent is who says nothing."""
 
     async def test() -> None:
         async with world() as here:
             await here.fail(mode)
             await here.until(lambda: not here.condition().healthy)
             assert here.why() == why
+            assert here.health.is_silent(here.name) == silent
             await here.fail(Mode.OK)
             await here.until(lambda: here.condition().healthy)
+            assert not here.health.is_silent(here.name)
 
     run(test)
 

@@ -78,13 +78,15 @@ class BackendHealth:
 
     # --- checks, and what servers say ---
 
-    def checked(self, name: str, check: Check, result: ProbeResult, now: float) -> None:
-        """A check was made. Of `result` only `ok`, `detail` and `latency_ms` count; the time is `now`."""
+    def checked(
+        self, name: str, check: Check, result: ProbeResult, now: float, *, late: bool = False
+    ) -> None:
+        """A check was made. Of `result` only `ok`, `detail` and `latency_ms` count; the time is `now`. `late`: nothing at all was said in time."""
         monitor = self._monitors.get(name)
         if monitor is None:
             return
         stamped = ProbeResult(result.ok, now, result.detail, result.latency_ms)
-        self._touch(name, monitor.verdict.checked(check, stamped, now))
+        self._touch(name, monitor.verdict.checked(check, stamped, now, late=late))
 
     def scraped(self, name: str, load: BackendLoad, now: float) -> None:
         """Its metrics were read: all that is known of its load. If they could not be, say nothing: what is known becomes stale."""
@@ -108,6 +110,11 @@ class BackendHealth:
         """Since when a check of it fails; None: none does, or it is not known."""
         monitor = self._monitors.get(name)
         return None if monitor is None else monitor.verdict.failing_since
+
+    def is_silent(self, name: str) -> bool:
+        """Whether a check of it fails to which nothing at all is said."""
+        monitor = self._monitors.get(name)
+        return monitor is not None and monitor.verdict.silent
 
     # --- live requests: each begins once and ends once ---
 

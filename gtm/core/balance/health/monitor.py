@@ -156,6 +156,8 @@ class CheckVerdict:
     good_since: float | None = None
     """Since when all its verdicts are good; None: they are not."""
     _tracks: dict[Check, Track] = field(default_factory=dict)
+    _late: set[Check] = field(default_factory=set)
+    """Checks to which nothing was said when they were made last."""
     _seen_down: bool = False
     _fell: float = -inf
     _number: int = 0
@@ -172,14 +174,15 @@ class CheckVerdict:
         elif self.good_since is None:
             self.good_since = max((track.health.since for track in self._tracks.values()), default=-inf)
 
-    def checked(self, check: Check, result: ProbeResult, now: float) -> bool:
-        """Take a result in; whether the verdicts together changed. A check that is not on says nothing."""
+    def checked(self, check: Check, result: ProbeResult, now: float, *, late: bool = False) -> bool:
+        """Take a result in; whether the verdicts together changed. A check that is not on says nothing. `late`: nothing at all was said in time."""
         track = self._tracks.get(check)
         if track is None:
             return False
         thresholds = self._settings.checks[check]
         probe = Probe(up_threshold=thresholds.up, down_threshold=thresholds.down)
         was_healthy = self.healthy(now)
+        (self._late.add if late else self._late.discard)(check)
         self._tracks[check] = after = advance(track, result, probe)
         self._seen_down |= after.health.status is HealthStatus.DOWN
         good = self._good()
@@ -208,6 +211,18 @@ class CheckVerdict:
         """Since when a check fails; None: none does. A check that has not been made does not fail, and held back is not failing."""
         down = [one.health.since for one in self._tracks.values() if one.health.status is HealthStatus.DOWN]
         return min(down, default=None)
+
+    @property
+    def silent(self) -> bool:
+        """Whether a check fails to which nothing at all is said: then nothing comes of what it has, either.
+
+        Who says that it is not well, as a server does that drains, may end what it has. So may one that refuses connections: of a process that has
+        died the kernel ends those that were there.
+        """
+        return any(
+            one.health.status is HealthStatus.DOWN and check in self._late
+            for check, one in self._tracks.items()
+        )
 
     @property
     def recovered(self) -> float | None:
