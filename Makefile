@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: run test test-all wheel-test dist tools tofu chart apiserver drills coverage lint format docs client provider provider-docs provider-spec bench bench-tools vendor pictures fuzz lock clean help python matrix soak
+.PHONY: run test test-all wheel-test dist tools tofu chart apiserver drills attacks coverage lint format docs client provider provider-docs provider-spec bench bench-tools vendor pictures fuzz lock clean help python matrix soak
 
 help:            ## Show this list.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 18
@@ -44,9 +44,11 @@ chart: $(VENV)/.dev         ## Hold the Helm chart with helm lint and kubeconfor
 apiserver: $(VENV)/.dev     ## Build etcd and kube-apiserver, in which drills then create the Helm chart's objects (needs Go and eight minutes of a processor).
 	$(BIN)/python -m tests.containers.apiserver
 
-drills: $(VENV)/.dev       ## Replay every known attack on the two promises (ARGS="A1 B3": these only), and run the tests that are too long for make test, and some examples of what is random.
+drills: $(VENV)/.dev       ## Run the tests that are too long for make test, every known attack on the two promises among them, and some examples of what is random.
+	TEST_EXAMPLES=some $(BIN)/python -m pytest -q -m "drill or hypothesis or endurance" $(ARGS)
+
+attacks: $(VENV)/.dev      ## Replay every known attack on the two promises, and print a table of what was seen (ARGS="A1 B3": these only).
 	$(BIN)/python -m tests.drills.attack $(ARGS)
-	$(if $(ARGS),,TEST_EXAMPLES=some $(BIN)/python -m pytest -q -m "drill or hypothesis or endurance")
 
 coverage: $(VENV)/.dev     ## Branch coverage of the core by its own tests; below 95% is a failure.
 	$(BIN)/python -m pytest -q tests/core tests/feed tests/handoff/test_keys.py tests/handoff/test_own_keys.py --deselect tests/core/balance/test_liars.py::test_without_a_bound_others_notice --cov=gtm.core --cov-branch --cov-report=term-missing --cov-fail-under=95
