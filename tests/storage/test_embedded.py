@@ -480,6 +480,15 @@ class Machine:
         script = f'mount --bind "$0" /etc && mount -o remount,bind,{mode} /etc && exec "$@"'
         return Owner(data_dir, within=("unshare", "--mount", "sh", "-c", script, self.etc))
 
+    def chosen_at_once(self, home: Path, count: int) -> set[str]:
+        """The user ids that so many processes, begun together, would run Postgres as."""
+        choice = f"print(choose(Path({str(home)!r})).uid)"
+        code = f"from pathlib import Path; from gtm.storage.embedded.account import choose; {choice}"
+        mounted = 'mount --bind "$0" /etc && exec "$@"'
+        command = ["unshare", "--mount", "sh", "-c", mounted, self.etc, sys.executable, "-c", code]
+        started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(count)]
+        return {process.communicate()[0].strip() for process in started}
+
     def entry(self) -> list[str]:
         """What /etc/passwd says of our account; nothing if there is none."""
         lines = (self.etc / "passwd").read_text().splitlines()
@@ -531,6 +540,14 @@ def test_root_makes_an_account_for_the_server(data_dir: Path, machine: Machine) 
         assert "Permission denied" in tried.stderr
         assert owner.stop() == ""
     assert machine.etc.joinpath("passwd").read_text().count(accounts.OWN) == 1
+
+
+@pytest.mark.drill
+@as_root
+def test_starts_at_once_make_one_account(tmp_path: Path, machine: Machine) -> None:
+    """Of two `useradd` at once one replaces the entry that the other made, and with it the user id."""
+    chosen = machine.chosen_at_once(tmp_path / "postgres", 8)
+    assert chosen == {machine.entry()[2]}
 
 
 @pytest.mark.drill

@@ -13,12 +13,15 @@ Laws:
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import pwd
 import shutil
 import stat
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,7 +92,8 @@ def choose(home: Path) -> Account:
         account = Account(owner.st_uid, owner.st_gid)
         wrong = _refused(account)
     else:
-        own = _named(OWN) or _made()
+        with _alone():
+            own = _named(OWN) or _made()
         if own is not None and _refused(own) is None:
             return own
         if nobody is None:
@@ -129,6 +133,22 @@ def _named(name: str) -> Account | None:
     return Account(user.pw_uid, user.pw_gid)
 
 
+@contextmanager
+def _alone() -> Iterator[None]:
+    """One start at a time, by a lock of the directory that accounts are written in.
+
+    `useradd` looks for the name before it takes its own lock. Of two at once the second therefore replaces the entry of the
+    first, with another user id, and the first has none.
+    """
+    directory = os.open("/etc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):  # a file system that locks nothing
+            fcntl.flock(directory, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(directory)
+
+
 def _made() -> Account | None:
     """Our own account, made now: nobody logs in as it, and it has no home; None where that cannot be done."""
     useradd = shutil.which("useradd", path=_PROGRAMS)
@@ -150,7 +170,7 @@ def _made() -> Account | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    made = _named(OWN)  # by whatever start was first
+    made = _named(OWN)
     if made is not None and done.returncode == 0:
         logger.info("made the system account `%s`: the embedded Postgres runs as it", OWN)
     return made
