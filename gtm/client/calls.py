@@ -9,7 +9,8 @@ from typing import Any, Generic, Self, TypeVar
 from urllib.parse import quote
 
 T = TypeVar("T")
-Item = TypeVar("Item")
+T_co = TypeVar("T_co", covariant=True)
+Item_co = TypeVar("Item_co", covariant=True)
 
 
 class Content(Enum):
@@ -23,8 +24,8 @@ class Content(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
-    """One request. `T` is the type of its answer's value.
+class Call(Generic[T_co]):
+    """One request. `T_co` is the type of its answer's value.
 
     `path` is behind the server's address, its variable parts quoted (`segment`); `parameters` are those of the query and `headers` those of the
     request, the ones that are None left out. `body` is sent as JSON where it is not None. `accept` are statuses from 400 on that are answers too.
@@ -57,8 +58,8 @@ class Call(Generic[T]):
 
     @property
     def query(self) -> dict[str, Any]:
-        """The query parameters of the call that have a value."""
-        return _given(self.parameters)
+        """The query parameters of the call that have a value, as they are written: booleans as in JSON, times in ISO 8601."""
+        return {name: _text(value) for name, value in _given(self.parameters).items()}
 
     @property
     def fields(self) -> dict[str, str]:
@@ -67,8 +68,8 @@ class Call(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class PagedCall(Call[T], Generic[T, Item]):
-    """The call for a page of a list. `Item` is the type of the list's items, `most` how many a page may have."""
+class PagedCall(Call[T_co], Generic[T_co, Item_co]):
+    """The call for a page of a list. `Item_co` is the type of the list's items, `most` how many a page may have."""
 
     most: int = 1000
 
@@ -101,6 +102,12 @@ def segment(text: str | int) -> str:
     """A name as one segment of a path. The dots of `..` are quoted as well, so that no name leads elsewhere."""
     quoted = quote(str(text), safe="")
     return quoted.replace(".", "%2E") if set(quoted) <= {"."} else quoted
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.isoformat() if hasattr(value, "isoformat") else value
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:

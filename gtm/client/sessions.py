@@ -118,7 +118,7 @@ class Speaker:
         return {
             "method": call.method,
             "url": self.url + call.path,
-            "params": {name: _text(value) for name, value in call.query.items()},
+            "params": call.query,
             "headers": call.fields,
             **({} if call.body is None else {"json": call.body}),
         }
@@ -213,13 +213,6 @@ def cursor_of(url: str, page: Any) -> str | None:
     except KeyError as error:
         raise NotGtm(url, "a page of a list without `next_cursor`") from error
     return found
-
-
-def _text(value: Any) -> Any:
-    """A parameter as it is written: booleans as in JSON, times in ISO 8601."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return value.isoformat() if hasattr(value, "isoformat") else value
 
 
 def _address(url: str) -> str:

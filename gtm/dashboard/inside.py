@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
-from urllib.parse import quote, urlencode
+from typing import Any, TypeVar
+from urllib.parse import unquote, urlencode
 
 import msgspec
 from starlette.types import ASGIApp, Message, Scope
 
 from gtm.api.context import PRINCIPAL, Principal
+from gtm.client.calls import Answer, Call
+from gtm.client.generated import control_calls as calls
 from gtm.client.objects import JsonObject
 
-Query = Mapping[str, str | int | float | bool | None]
+T = TypeVar("T")
 
 
 class ApiProblem(Exception):  # noqa: N818 - what the API calls it
@@ -31,17 +32,8 @@ class ApiProblem(Exception):  # noqa: N818 - what the API calls it
         self.document = document
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What the API answered: `content` is the JSON, or the text where it is none."""
-
-    status: int
-    headers: Mapping[str, str]
-    content: Any
-
-
 class Inside:
-    """See above.
+    """Sends the calls of `gtm.client` to the API in this process.
 
     Args:
         app: the API.
@@ -52,43 +44,28 @@ class Inside:
         self._app = app
         self.who = who
 
-    async def get(self, path: str, **query: str | float | bool | None) -> Any:
-        """What an endpoint answers to GET.
+    async def ask(self, call: Call[T]) -> T:
+        """Make a call; what it answers.
 
         Raises:
-            ApiProblem: it refuses.
+            ApiProblem: the API refuses it.
         """
-        return (await self.ask("GET", path, query)).content
+        return (await self.send(call)).value
 
-    async def get_if_told(self, path: str, **query: str | float | bool | None) -> Any:
-        """The same of what a page can do without; None: the API refuses it, or cannot say it now."""
+    async def ask_if_told(self, call: Call[T]) -> T | None:
+        """What is answered to a call that a page can do without; None: the API refuses it, or cannot say it now."""
         try:
-            return await self.get(path, **query)
+            return await self.ask(call)
         except ApiProblem:
             return None
 
-    async def ask(
-        self,
-        method: str,
-        path: str,
-        query: Query | None = None,
-        body: Any = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Answer:
-        """Ask an endpoint.
-
-        Args:
-            method: of HTTP.
-            path: as it is written in the documentation, names in it as `name` makes them.
-            query: parameters; those that are None are left out.
-            body: what is sent as JSON; None: nothing.
-            headers: more of them.
+    async def send(self, call: Call[T]) -> Answer[T]:
+        """Make a call; its whole answer, whose value is the text where it is no JSON.
 
         Raises:
-            ApiProblem: it refuses.
+            ApiProblem: the API refuses it.
         """
-        sent = b"" if body is None else msgspec.json.encode(body)
-        scope = self._scope(method, path, query or {}, sent, headers or {})
+        sent = b"" if call.body is None else msgspec.json.encode(call.body)
         started: dict[str, Any] = {}
         pieces: list[bytes] = []
         unread = [sent]
@@ -104,32 +81,34 @@ class Inside:
             else:
                 pieces.append(message.get("body", b""))
 
-        await self._app(scope, receive, send)
+        await self._app(self._scope(call, len(sent)), receive, send)
         found = {key.decode("latin-1").lower(): value.decode("latin-1") for key, value in started["headers"]}
         raw = b"".join(pieces)
-        kind = found.get("content-type", "")
         text = raw.decode(errors="replace")
-        content = json.loads(text, object_hook=JsonObject) if "json" in kind and raw else text
+        value: Any = (
+            json.loads(text, object_hook=JsonObject)
+            if "json" in found.get("content-type", "") and raw
+            else text
+        )
         if started["status"] >= 400:
-            document = content if isinstance(content, dict) else {"title": "error", "detail": str(content)}
+            document = value if isinstance(value, dict) else {"title": "error", "detail": str(value)}
             raise ApiProblem(started["status"], document)
-        return Answer(started["status"], found, content)
+        return Answer(started["status"], value, found)
 
-    def _scope(self, method: str, path: str, query: Query, body: bytes, headers: Mapping[str, str]) -> Scope:
-        lines = {"host": "inside", "accept": "application/json", **headers}
-        if body:
-            lines |= {"content-type": "application/json", "content-length": str(len(body))}
-        given = {key: _written(value) for key, value in query.items() if value is not None}
+    def _scope(self, call: Call[Any], length: int) -> Scope:
+        lines = {"host": "inside", "accept": "application/json", **call.fields}
+        if length:
+            lines |= {"content-type": "application/json", "content-length": str(length)}
         return {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.4"},
             "http_version": "1.1",
-            "method": method,
+            "method": call.method,
             "scheme": "http",
-            "path": path,
-            "raw_path": quote(path, safe="/:").encode(),
+            "path": unquote(call.path),
+            "raw_path": call.path.encode(),
             "root_path": "",
-            "query_string": urlencode(given).encode(),
+            "query_string": urlencode(call.query).encode(),
             "headers": [
                 (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in lines.items()
             ],
@@ -137,6 +116,12 @@ class Inside:
             "server": ("inside", 80),
             PRINCIPAL: self.who,
         }
+
+
+def resource(kind: str, called: str) -> Call[Any]:
+    """The call that reads a resource of the policy."""
+    made: Call[Any] = getattr(calls, f"get_{kind}")(called)
+    return made
 
 
 def name(text: str) -> str:
@@ -148,7 +133,3 @@ def name(text: str) -> str:
     if not text or len(text) > 253 or not all("!" <= char <= "~" and char not in "/:?#%" for char in text):
         raise ApiProblem(404, {"title": "not found", "detail": "nothing has such a name"})
     return text
-
-
-def _written(value: str | float | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
+from gtm.client.calls import Call
+from gtm.client.generated import control_calls as calls
 from gtm.client.objects import JsonObject
 from gtm.core.model.access import Role
 from gtm.dashboard.inside import ApiProblem, name
@@ -62,7 +64,7 @@ async def _access(visit: Visit) -> Response:
 async def _overview(visit: Visit, status: int = 200, **more: Any) -> Response:
     """The page, perhaps with a problem or a new token on it."""
     now = datetime.now(UTC)
-    sessions = (await visit.api.get("/v1/sessions")).items_
+    sessions = (await visit.api.ask(calls.list_sessions())).items_
     values: dict[str, Any] = {
         "sessions": sessions,
         "people": _people(sessions),
@@ -89,7 +91,7 @@ async def _all_tokens(visit: Visit) -> list[types.TokenView]:
     found: list[types.TokenView] = []
     cursor: str | None = None
     while len(found) < MOST_TOKENS:
-        part = await visit.api.get("/v1/tokens", limit=1000, cursor=cursor)
+        part = await visit.api.ask(calls.list_tokens(limit=1000, cursor=cursor))
         found += part.items_
         cursor = part.next_cursor
         if cursor is None:
@@ -161,7 +163,7 @@ def _people(sessions: Sequence[types.SessionView]) -> list[dict[str, Any]]:
 async def _create(visit: Visit) -> Response:
     """Make a token: its text is on this one answer."""
     given = await visit.form()
-    body = {
+    body: Any = {
         key: given[key].strip()
         for key in ("name", "role", "edges", "regions", "names", "owner")
         if given.get(key, "").strip()
@@ -170,7 +172,7 @@ async def _create(visit: Visit) -> Response:
     if days in LASTS and days:
         body["expires_at"] = (datetime.now(UTC) + timedelta(days=int(days))).isoformat()
     try:
-        made = (await visit.api.ask("POST", "/v1/tokens", body=body)).content
+        made = await visit.api.ask(calls.create_token(body))
     except ApiProblem as found:
         return await _overview(visit, found.status, problem=found.document, given=given)
     command = ["gtm", "token", "create", body["name"], "--role", body["role"]]
@@ -190,9 +192,9 @@ async def _token(visit: Visit, status: int = 200, problem: Mapping[str, Any] | N
     wanted = name(visit.part("token"))
     tokens, sessions, edges, balancers = await asyncio.gather(
         _all_tokens(visit),
-        visit.api.get("/v1/sessions"),
-        _told(visit, "/v1/edges"),
-        _told(visit, "/v1/balancers"),
+        visit.api.ask(calls.list_sessions()),
+        _told(visit, calls.list_edges()),
+        _told(visit, calls.list_balancers()),
     )
     now = datetime.now(UTC)
     mine = [JsonObject(one, **state_of(one, now)) for one in tokens if one.name == wanted]
@@ -227,10 +229,10 @@ def _users(wanted: str, *lists: list[JsonObject] | None) -> str:
     return "; ".join(parts) or "no edge and no balancer"
 
 
-async def _told(visit: Visit, path: str) -> list[JsonObject] | None:
+async def _told(visit: Visit, call: Call[Any]) -> list[JsonObject] | None:
     """A list of the active control; None: this one stands by."""
     try:
-        items: list[JsonObject] = (await visit.api.get(path)).items_
+        items: list[JsonObject] = (await visit.api.ask(call)).items_
     except ApiProblem as found:
         if found.status != 503:
             raise
@@ -243,12 +245,12 @@ async def _rotate(visit: Visit) -> Response:
     """Replace a token's text: the new one is on this one answer."""
     wanted, given = name(visit.part("token")), await visit.form()
     grace = given.get("grace", "")
-    body: dict[str, Any] = {"grace_seconds": int(grace) if grace in GRACES else grace}
+    body: Any = {"grace_seconds": int(grace) if grace in GRACES else grace}
     owner = given.get("owner", "").strip()
     if owner:
         body["owner"] = owner
     try:
-        made = (await visit.api.ask("POST", f"/v1/tokens/{wanted}:rotate", body=body)).content
+        made = await visit.api.ask(calls.rotate_token(wanted, body))
     except ApiProblem as found:
         return await _token(visit, found.status, found.document)
     words = ["gtm", "token", "rotate", wanted, "--grace", _CLI_GRACES[grace]]
@@ -260,7 +262,7 @@ async def _rotate(visit: Visit) -> Response:
 async def _revoke(visit: Visit) -> Response:
     """Revoke a token, and those that it replaced."""
     wanted = name(visit.part("token"))
-    await visit.api.ask("DELETE", f"/v1/tokens/{wanted}")
+    await visit.api.ask(calls.revoke_token(wanted))
     return visit.go("/access")
 
 
@@ -271,7 +273,7 @@ async def _revoke(visit: Visit) -> Response:
 async def _end(visit: Visit) -> Response:
     """Sign one browser out."""
     session = (await visit.form()).get("session", "")
-    await visit.api.ask("DELETE", f"/v1/sessions/{name(session)}")
+    await visit.api.ask(calls.end_session(name(session)))
     return visit.go("/access")
 
 
@@ -279,5 +281,5 @@ async def _end(visit: Visit) -> Response:
 async def _end_all(visit: Visit) -> Response:
     """Sign somebody out everywhere."""
     who = (await visit.form()).get("name", "")
-    await visit.api.ask("DELETE", f"/v1/people/{name(who)}/sessions")
+    await visit.api.ask(calls.end_sessions(name(who)))
     return visit.go("/access")

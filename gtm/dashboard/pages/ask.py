@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
+from gtm.client.generated import control_calls as calls
 from gtm.client.objects import JsonObject
 from gtm.core.model.services import Priority
 from gtm.dashboard.inside import ApiProblem, Inside
@@ -43,7 +44,7 @@ async def _ask(visit: Visit) -> Response:
     status = 200
     if asked["service"] is not None:
         try:
-            answer = (await visit.api.ask("POST", "/v1/route:explain", body=question(asked))).content
+            answer = await visit.api.ask(calls.explain_route(question(asked)))
         except ApiProblem as problem:
             found, status = problems(problem), problem.status
     shown = None if answer is None else Shown(answer, names.regions, question(asked).get("at"))
@@ -78,7 +79,7 @@ class KnownNames:
 
 async def choices(api: Inside) -> KnownNames:
     """What the policy in force knows."""
-    found = await api.get("/v1/names", limit=MOST_NAMES)
+    found = await api.ask(calls.list_names(limit=MOST_NAMES))
     return KnownNames(
         found.services,
         found.tenants,
@@ -88,7 +89,7 @@ async def choices(api: Inside) -> KnownNames:
     )
 
 
-def question(asked: Mapping[str, str | None]) -> dict[str, Any]:
+def question(asked: Mapping[str, str | None]) -> Any:
     """What is asked, as the API takes it."""
     body: dict[str, Any] = {name: asked[name] for name in STATED if asked[name] is not None}
     if (place := asked["from"]) is not None:

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response, StreamingResponse
 
+from gtm.client.generated import control_calls as calls
 from gtm.client.objects import JsonObject
 from gtm.core.model.kinds import KINDS, label
 from gtm.dashboard.inside import ApiProblem
@@ -32,10 +33,12 @@ async def _audit(visit: Visit) -> Response:
     """A page of what was done."""
     given = {name: text for name in FIELDS if (text := visit.query(name)) is not None}
     problem: Mapping[str, Any] | None = None
-    found = JsonObject(items=[], next_cursor=None)
+    found: Any = JsonObject(items=[], next_cursor=None)
     status = 200
     try:
-        found = await visit.api.get("/v1/audit", limit=PAGE, cursor=visit.query("cursor"), **asked(given))
+        found = await visit.api.ask(
+            calls.list_audit(limit=PAGE, cursor=visit.query("cursor"), **asked(given))
+        )
     except ApiProblem as refused:
         if refused.status not in (400, 422):
             raise
@@ -56,7 +59,7 @@ async def _audit(visit: Visit) -> Response:
     )
 
 
-def asked(given: Mapping[str, str]) -> dict[str, str]:
+def asked(given: Mapping[str, str]) -> dict[str, Any]:
     """What the API is asked for: whole days of UTC become moments, all else is its to judge.
 
     >>> asked({"since": "2026-01-02", "until": "2026-01-02", "who": "ann"})
@@ -84,7 +87,7 @@ def _command(given: Mapping[str, str]) -> str:
 async def _export(visit: Visit) -> Response:
     """All that is found, the oldest first, as it is read."""
     given = asked({name: text for name in FIELDS if (text := visit.query(name)) is not None})
-    first = await visit.api.get("/v1/audit", limit=1000, oldest_first=True, **given)
+    first = await visit.api.ask(calls.list_audit(limit=1000, oldest_first=True, **given))
 
     async def lines() -> AsyncIterator[bytes]:
         part: Any = first
@@ -93,7 +96,9 @@ async def _export(visit: Visit) -> Response:
             if part.next_cursor is None:
                 return
             cursor = part.next_cursor
-            part = await visit.api.get("/v1/audit", limit=1000, oldest_first=True, cursor=cursor, **given)
+            part = await visit.api.ask(
+                calls.list_audit(limit=1000, oldest_first=True, cursor=cursor, **given)
+            )
 
     headers = {
         **PERSONAL,

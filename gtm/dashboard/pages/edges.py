@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
+from gtm.client.generated import control_calls as calls
 from gtm.client.objects import JsonObject
 from gtm.core.demand.rows import TIERS
 from gtm.core.model.access import Role
@@ -28,7 +29,9 @@ MOST_DIFFERING = 100
 @page("/edges")
 async def _edges(visit: Visit) -> Response:
     """Edges as they are now; keys and tokens, which move slowly, as of now."""
-    seen, dnssec, tokens = await asyncio.gather(look(visit.api), visit.api.get("/v1/dnssec"), _tokens(visit))
+    seen, dnssec, tokens = await asyncio.gather(
+        look(visit.api), visit.api.ask(calls.list_dnssec()), _tokens(visit)
+    )
     return visit.render("edges.html", **body(seen), dnssec=dnssec, tokens=tokens)
 
 
@@ -51,7 +54,7 @@ async def _edge(visit: Visit) -> Response:
     found = next((one for one in body(seen)["edges"] if one.name == wanted), None)
     if found is None:
         raise ApiProblem(404, {"title": "not found", "detail": f"no edge named `{wanted}` was ever heard of"})
-    told = await visit.api.get(f"/v1/edges/{wanted}")
+    told = await visit.api.ask(calls.get_edge(wanted))
     rows = [row for row in _rows(seen.health) if row.edge.partition("/")[0] == wanted]
     rows.sort(key=lambda row: (row.status == row.agreed, row.status == "up", row.region, row.url))
     return visit.render(
@@ -71,7 +74,7 @@ async def _edge(visit: Visit) -> Response:
 async def _forget(visit: Visit) -> Response:
     """Strike an edge off that is gone; the API refuses while it is live."""
     wanted = name(visit.part("name"))
-    await visit.api.ask("DELETE", f"/v1/edges/{wanted}")
+    await visit.api.ask(calls.forget_edge(wanted))
     return visit.go("/edges")
 
 
@@ -96,12 +99,12 @@ def dns_shares(dns: types.DnsRates) -> dict[str, Any]:
 async def look(api: Inside) -> JsonObject:
     """Edges, what they see, and the revisions that some of them lack."""
     edges, status, health = await asyncio.gather(
-        api.get("/v1/edges"), api.get("/v1/status"), api.get("/v1/health")
+        api.ask(calls.list_edges()), api.ask(calls.get_status()), api.ask(calls.get_health())
     )
     revision = status.sync.revision
     lacked = sorted({one.revision + 1 for one in edges.items_ if one.revision < revision})
     # What is not known, as while the database is down, stands there as None.
-    found = await asyncio.gather(*(api.get_if_told(f"/v1/revisions/{one}") for one in lacked[:MOST_LATE]))
+    found = await asyncio.gather(*(api.ask_if_told(calls.get_revision(one)) for one in lacked[:MOST_LATE]))
     made = {number: one and one.created_at for number, one in zip(lacked, found, strict=False)}
     return JsonObject(edges=edges.items_, status=status, health=health, made=made)
 
@@ -110,7 +113,7 @@ async def _tokens(visit: Visit) -> list[Any] | None:
     """Edges' tokens, for those who may see them."""
     if not visit.may("admin"):
         return None
-    found = await visit.api.get("/v1/tokens", limit=1000)
+    found = await visit.api.ask(calls.list_tokens(limit=1000))
     return [one for one in found.items_ if one.role == "edge"]
 
 

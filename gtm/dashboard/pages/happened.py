@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
+from gtm.client.generated import control_calls as calls
 from gtm.dashboard.charts import moment
 from gtm.dashboard.inside import Inside, name
 from gtm.dashboard.pages.plan_history import OVER
@@ -70,7 +71,7 @@ async def _happened(visit: Visit) -> Response:
     over = chosen.over if chosen.over in OVER else "24h"
     assert over is not None  # noqa: S101 - it has a usual value
     names, found = await asyncio.gather(
-        visit.api.get("/v1/names"), look(visit.api, chosen, now - BACK[over], now)
+        visit.api.ask(calls.list_names()), look(visit.api, chosen, now - BACK[over], now)
     )
     return visit.render(
         "happened.html",
@@ -98,26 +99,26 @@ async def look(api: Inside, chosen: HappenedFilter, since: datetime, now: dateti
     until = chosen.until(now)
     if until <= since:
         return {"items": [], "older": None, "missing": []}
-    span = {"since": since.isoformat(), "until": until.isoformat()}
+    span: dict[str, Any] = {"since": since, "until": until}
     region = None if chosen.region is None else name(chosen.region)
     target = region or chosen.service
 
     async def audit(family: str | None) -> list[dict[str, Any]] | None:
-        found = await api.get_if_told(
-            "/v1/audit", limit=PAGE + 1, action=family, target=target, public=True, **span
+        found = await api.ask_if_told(
+            calls.list_audit(limit=PAGE + 1, action=family, target=target, public=True, **span)
         )
         return None if found is None else [_entry(one) for one in found.items_]
 
     async def verdicts() -> list[dict[str, Any]] | None:
         vantage = None if chosen.edges else "*"
-        found = await api.get_if_told(
-            "/v1/health/changes", limit=PAGE + 1, region=region, vantage=vantage, **span
+        found = await api.ask_if_told(
+            calls.list_health_changes(limit=PAGE + 1, region=region, vantage=vantage, **span)
         )
         return None if found is None else [_verdict(one) for one in found.items_]
 
     async def refusals() -> list[dict[str, Any]] | None:
-        whole = {**span, "until": now.isoformat()}  # one that begins before `until` may go on behind it
-        found = await api.get_if_told("/v1/demand/answers", service=chosen.service, **whole)
+        whole = {**span, "until": now}  # one that begins before `until` may go on behind it
+        found = await api.ask_if_told(calls.get_demand_answers(service=chosen.service, **whole))
         if found is None:
             return None
         return [one for one in _refusals(found) if one["at"] < until.timestamp()]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
+from gtm.client.generated import control_calls as calls
 from gtm.dashboard.inside import ApiProblem
 from gtm.dashboard.visits import Visit, page
 
@@ -24,12 +25,12 @@ async def _latency(visit: Visit) -> Response:
     chosen = {field: visit.query(field) for field in FIELDS}
     problem, status = None, 200
     try:
-        seen = await visit.api.get("/v1/latency", **_asked(chosen))
+        seen = await visit.api.ask(calls.get_latency(**_asked(chosen)))
     except ApiProblem as found:
         if found.status >= 500:
             raise
         problem, status = found.document, found.status
-        seen = await visit.api.get("/v1/latency")
+        seen = await visit.api.ask(calls.get_latency())
     estimates = seen.estimates
     disputed = seen.doubts.disputed
     return visit.render(
@@ -49,7 +50,7 @@ async def _latency(visit: Visit) -> Response:
     )
 
 
-def _asked(chosen: Mapping[str, str | None]) -> dict[str, str]:
+def _asked(chosen: Mapping[str, str | None]) -> dict[str, Any]:
     """The form's fields as the API takes them: countries in capitals."""
     asked = {field: value for field, value in chosen.items() if value}
     if "country" in asked:

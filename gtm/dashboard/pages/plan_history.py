@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
+from gtm.client.generated import control_calls as calls
 from gtm.dashboard import charts
 from gtm.dashboard.inside import ApiProblem
 from gtm.dashboard.pages.simulate import BACK, TRAFFIC
@@ -27,7 +28,7 @@ MOST_ROWS = 100
 class Measure:
     """What a curve is of: the API's field, in words, and how its values are written."""
 
-    field: str
+    field: Any
     words: str
     written: Callable[[float | None], str]
     unit: str
@@ -52,11 +53,11 @@ async def _history(visit: Visit) -> Response:
     assert measure is not None and over is not None  # noqa: S101, PT018 - both have a usual value
     values: dict[str, Any] = {"measure": measure, "over": over, "measures": MEASURES, "spans": OVER}
     template = "plan_history.html" if visit.partial else "plan_history_page.html"
-    since = (datetime.now(UTC) - BACK[over]).isoformat()
+    since = datetime.now(UTC) - BACK[over]
     asked = f"$GTM_CONTROL_URL/v1/plan/history?since=$(date -u -d '-{over_in_words(over)}' +%FT%TZ)"
     values["commands"] = [f'curl -H "Authorization: Bearer $GTM_TOKEN" "{asked}"']
     try:
-        found = await visit.api.get("/v1/plan/history", since=since, column=MEASURES[measure].field)
+        found = await visit.api.ask(calls.get_plan_history(since=since, column=MEASURES[measure].field))
     except ApiProblem as problem:
         return visit.render(template, problem.status, problem=problem.document, shown=None, **values)
     return visit.render(template, problem=None, shown=shown(found, MEASURES[measure]), **values)

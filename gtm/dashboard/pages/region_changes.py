@@ -11,9 +11,11 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from gtm.client.calls import Call
+from gtm.client.generated import control_calls as calls
 from gtm.core.model.access import Role
 from gtm.dashboard.effects import told
-from gtm.dashboard.inside import ApiProblem, Inside, Query, name
+from gtm.dashboard.inside import ApiProblem, Inside, name
 from gtm.dashboard.pages.simulate import BACK, TRAFFIC, USUAL
 from gtm.dashboard.visits import Visit, page
 
@@ -55,12 +57,12 @@ async def _change(visit: Visit) -> Response:
     if change is None:
         raise HTTPException(404)
     which = name(visit.part("name"))
-    top = await visit.api.get("/v1/top")
+    top = await visit.api.ask(calls.get_top())
     region = next((one for one in top.regions if one.region == which), None)
     if region is None:
         raise ApiProblem(404, {"title": "not found", "detail": f"there is no region `{which}`"})
     chosen = visit.query("traffic")
-    shown = {
+    shown: dict[str, Any] = {
         "change": change,
         "region": region,
         "traffic": TRAFFIC,
@@ -90,9 +92,9 @@ async def _done(visit: Visit, which: str, change: Change, shown: dict[str, Any])
         words = "say why: the reason is kept with the revision, for those who look later"
         shown["problem"] = {"title": "no reason given", "detail": words}
         return visit.render("region_change.html", 422, **shown)
-    said: Query = {"force": True, "force_reason": reason} if forced else {"comment": reason}
+    said = {"force": True, "force_reason": reason} if forced else {"comment": reason}
     try:
-        await visit.api.ask("POST", f"/v1/regions/{which}:{change.verb}", said)
+        await visit.api.ask(getattr(calls, f"{change.verb}_region")(which, **said))
     except ApiProblem as found:
         shown["refusal" if found.document.get("breaches") else "problem"] = found.document
         return visit.render("region_change.html", found.status, **shown)
@@ -107,10 +109,10 @@ async def preview(api: Inside, which: str, change: Change, chosen: str) -> dict[
     Raises:
         ApiProblem: the region cannot be read.
     """
-    draft = drafted(await api.get(f"/v1/regions/{which}"), change.state)
+    draft = drafted(await api.ask(calls.get_regions(which)), change.state)
     simulated, judged = await asyncio.gather(
         _simulated(api, draft, chosen),
-        _answer(api, "/v1/policy:apply", {**draft, "dry_run": True}),
+        _answer(api, calls.apply_policy(draft | {"dry_run": True})),
     )
     made, taken = simulated
     return {
@@ -123,28 +125,28 @@ async def preview(api: Inside, which: str, change: Change, chosen: str) -> dict[
     }
 
 
-def drafted(region: Mapping[str, Any], state: str) -> dict[str, Any]:
+def drafted(region: Mapping[str, Any], state: str) -> Any:
     """The part of a policy that a region's admin state is, as endpoints take drafts."""
     changed = {**region, "admin_state": state, "draining_since": None}
     return {"policy": {"regions": [changed]}, "partial": True}
 
 
-async def _simulated(api: Inside, draft: Mapping[str, Any], chosen: str) -> tuple[dict[str, Any] | None, str]:
+async def _simulated(api: Inside, draft: Mapping[str, Any], chosen: str) -> tuple[Any, str]:
     """A simulation, and with which traffic: that chosen or, where it was not recorded, that of this moment; none without demand."""
     for one in dict.fromkeys((chosen, "now")):
-        asked: dict[str, Any] = {**draft, "traffic": "current"}
+        asked: Any = {**draft, "traffic": "current"}
         if one in BACK:
             asked |= {"traffic": "recorded", "since": (datetime.now(UTC) - BACK[one]).isoformat()}
-        made = await _answer(api, "/v1/policy:simulate", asked)
+        made = await _answer(api, calls.simulate_policy(asked))
         if made.get("status") != 404:
             return made, one
     return None, "now"
 
 
-async def _answer(api: Inside, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    """What an endpoint answers, or the problem that it refuses with."""
+async def _answer(api: Inside, call: Call[Any]) -> dict[str, Any]:
+    """What is answered to a call, or the problem that it is refused with."""
     try:
-        found: dict[str, Any] = (await api.ask("POST", path, body=body)).content
+        found: dict[str, Any] = await api.ask(call)
     except ApiProblem as problem:
         return dict(problem.document)
     return found

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
+from gtm.client.generated import control_calls as calls
 from gtm.dashboard import charts
 from gtm.dashboard.inside import Inside, name
 from gtm.dashboard.pages.plan_history import OVER, over_in_words
@@ -48,14 +49,13 @@ async def look(api: Inside, which: str, over: str, now: datetime) -> dict[str, A
         now: the end of the charts.
     """
     since, until = now - BACK[over], now
-    span = since.isoformat()
     plan, steps, verdicts, revisions = await asyncio.gather(
-        api.get_if_told("/v1/plan/history", region=which, since=span, until=until.isoformat()),
-        _steps(api, which, over, span, until.isoformat()),
-        api.get_if_told(
-            "/v1/health/changes", region=which, vantage="*", since=span, limit=charts.MOST_MARKS + 1
+        api.ask_if_told(calls.get_plan_history(region=which, since=since, until=until)),
+        _steps(api, which, over, since, until),
+        api.ask_if_told(
+            calls.list_health_changes(region=which, vantage="*", since=since, limit=charts.MOST_MARKS + 1)
         ),
-        api.get_if_told("/v1/revisions", limit=charts.MOST_MARKS + 1),
+        api.ask_if_told(calls.list_revisions(limit=charts.MOST_MARKS + 1)),
     )
     marks, left_out = charts.marks(
         since, [] if revisions is None else revisions.items_, [] if verdicts is None else verdicts.items_
@@ -120,13 +120,12 @@ async def look(api: Inside, which: str, over: str, now: datetime) -> dict[str, A
     }
 
 
-async def _steps(api: Inside, which: str, over: str, since: str, until: str) -> types.StepsPage | None:
+async def _steps(
+    api: Inside, which: str, over: str, since: datetime, until: datetime
+) -> types.StepsPage | None:
     if BACK[over] > BACK[_LONGEST_STEPS]:
         return None
-    found: types.StepsPage | None = await api.get_if_told(
-        "/v1/health/steps", region=which, since=since, until=until, limit=1000
-    )
-    return found
+    return await api.ask_if_told(calls.list_health_steps(region=which, since=since, until=until, limit=1000))
 
 
 def _columns(region: types.RegionHistory) -> dict[str, list[float | None]]:

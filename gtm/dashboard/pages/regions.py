@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
+from gtm.client.generated import control_calls as calls
 from gtm.dashboard.inside import ApiProblem, Inside, name
 from gtm.dashboard.pages import region_charts
 from gtm.dashboard.rendering import rendered
@@ -65,7 +66,7 @@ def state_of(one: types.TopRegion) -> str:
 @page("/regions")
 async def _regions(visit: Visit) -> Response:
     chosen = RegionFilter.of(visit)
-    shown = table(await visit.api.get("/v1/top"), chosen)
+    shown = table(await visit.api.ask(calls.get_top()), chosen)
     countries = sorted({one.country for one in shown["top"].regions})
     return visit.render(
         "regions.html",
@@ -82,7 +83,7 @@ async def _live_regions(visit: Visit) -> Response:
     chosen, api = RegionFilter.of(visit), visit.api
 
     async def render() -> Mapping[str, str]:
-        return {"regions": rendered("regions_table.html", table(await api.get("/v1/top"), chosen))}
+        return {"regions": rendered("regions_table.html", table(await api.ask(calls.get_top()), chosen))}
 
     return visit.stream(render, "regions", asdict(chosen))
 
@@ -138,7 +139,7 @@ async def _history(visit: Visit) -> Response:
 async def _document(api: Inside, which: str) -> tuple[Mapping[str, Any] | None, str]:
     """What the policy says of a region, or why that cannot be said: the database has it, all else is in memory."""
     try:
-        return await api.get(f"/v1/regions/{which}"), ""
+        return await api.ask(calls.get_regions(which)), ""
     except ApiProblem as found:
         return None, str(found)
 
@@ -163,17 +164,17 @@ async def look(api: Inside, which: str) -> dict[str, Any]:
     Raises:
         ApiProblem: 404, there is no such region.
     """
-    top = await api.get("/v1/top")
+    top = await api.ask(calls.get_top())
     region = _of(which, top.regions)
     if region is None:
         raise ApiProblem(404, {"title": "not found", "detail": f"there is no region `{which}`"})
     health, load, balancers, inside, status, demand = await asyncio.gather(
-        api.get("/v1/health", region=which),
-        api.get("/v1/load", region=which),
-        api.get("/v1/balancers"),
-        api.get("/v1/balancers/inside", region=which),
-        api.get("/v1/status"),
-        api.get("/v1/demand", limit=MOST_ROWS, region=which),
+        api.ask(calls.get_health(region=which)),
+        api.ask(calls.get_load(region=which)),
+        api.ask(calls.list_balancers()),
+        api.ask(calls.get_inside(region=which)),
+        api.ask(calls.get_status()),
+        api.ask(calls.get_demand(limit=MOST_ROWS, region=which)),
     )
     capacity = _of(which, load.regions)
     return {
@@ -296,14 +297,8 @@ async def history(api: Inside, region: str, span: str, cursor: str | None, now: 
     """
     since = now - SPANS[span]
     steps, changes = await asyncio.gather(
-        api.get(
-            "/v1/health/steps",
-            region=region,
-            since=since.isoformat(),
-            until=now.isoformat(),
-            limit=MOST_SERIES,
-        ),
-        api.get("/v1/health/changes", region=region, limit=MOST_CHANGES, cursor=cursor),
+        api.ask(calls.list_health_steps(region=region, since=since, until=now, limit=MOST_SERIES)),
+        api.ask(calls.list_health_changes(region=region, limit=MOST_CHANGES, cursor=cursor)),
     )
     begins = _time(steps.since)
     return {

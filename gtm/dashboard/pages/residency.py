@@ -12,6 +12,8 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
+from gtm.client.calls import Call
+from gtm.client.generated import control_calls as calls
 from gtm.client.objects import JsonObject
 from gtm.dashboard.inside import ApiProblem, Inside
 from gtm.dashboard.visits import Visit, page
@@ -38,7 +40,10 @@ async def _residency(visit: Visit) -> Response:
             raise
         problem, status = found.document, found.status
         seen = await _look(visit.api, {}, None)
-    known = await asyncio.gather(*(_names(visit.api, kind) for kind in ("tenants", "data-classes")))
+    tenants, data_classes = await asyncio.gather(
+        _names(visit.api, calls.list_tenants(limit=100)),
+        _names(visit.api, calls.list_data_classes(limit=100)),
+    )
     here = {name: value for name, value in chosen.items() if value}
     matrix = seen["matrix"]
     following = urlencode({**here, "cursor": matrix.next_cursor}) if matrix.next_cursor else None
@@ -48,8 +53,8 @@ async def _residency(visit: Visit) -> Response:
         **seen,
         problem=problem,
         chosen=chosen,
-        tenants=known[0],
-        data_classes=known[1],
+        tenants=tenants,
+        data_classes=data_classes,
         rows=[matrix_row(one) for one in matrix.items_],
         following=following,
         first=urlencode(here) if visit.query("cursor") else None,
@@ -65,7 +70,7 @@ async def _residency(visit: Visit) -> Response:
     )
 
 
-def _asked(chosen: Mapping[str, str | None]) -> dict[str, str]:
+def _asked(chosen: Mapping[str, str | None]) -> dict[str, Any]:
     """The form's fields as the API takes them. A day is its beginning in UTC; today, which has begun, is now."""
     asked = {name: value for name, value in chosen.items() if value}
     at = asked.get("at", "")
@@ -76,13 +81,13 @@ def _asked(chosen: Mapping[str, str | None]) -> dict[str, str]:
     return asked
 
 
-async def _look(api: Inside, asked: Mapping[str, str], cursor: str | None) -> dict[str, Any]:
+async def _look(api: Inside, asked: Mapping[str, Any], cursor: str | None) -> dict[str, Any]:
     stated = {name: asked[name] for name in ("tenant", "data_class", "at") if name in asked}
     matrix, calendar, watched, jurisdictions = await asyncio.gather(
-        api.get("/v1/residency", **asked, limit=PER_PAGE, cursor=cursor),
-        api.get("/v1/residency/calendar", **stated),
-        api.get("/v1/residency/monitored"),
-        api.get("/v1/jurisdictions", limit=1000),
+        api.ask(calls.get_residency(**asked, limit=PER_PAGE, cursor=cursor)),
+        api.ask(calls.get_residency_calendar(**stated)),
+        api.ask(calls.get_monitored_rules()),
+        api.ask(calls.list_jurisdictions(limit=1000)),
     )
     decisions = [
         JsonObject(one, jurisdiction=each.name) for each in jurisdictions.items_ for one in each.decisions
@@ -95,9 +100,9 @@ async def _look(api: Inside, asked: Mapping[str, str], cursor: str | None) -> di
     }
 
 
-async def _names(api: Inside, kind: str) -> list[str]:
-    """Names to choose from: the first hundred."""
-    return [one.name for one in (await api.get(f"/v1/{kind}", limit=100)).items_]
+async def _names(api: Inside, call: Call[Any]) -> list[str]:
+    """The names on a page of a list."""
+    return [one.name for one in (await api.ask(call)).items_]
 
 
 def matrix_row(one: types.MatrixRow) -> JsonObject:

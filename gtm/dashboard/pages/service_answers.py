@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
+from gtm.client.generated import control_calls as calls
 from gtm.dashboard import charts
 from gtm.dashboard.inside import Inside, name
 from gtm.dashboard.pages.plan_history import MOST_CURVES, OVER, over_in_words
@@ -43,8 +44,8 @@ async def look(api: Inside, which: str, over: str, now: datetime) -> dict[str, A
     """
     since = now - BACK[over]
     found, revisions = await asyncio.gather(
-        api.get_if_told("/v1/demand/answers", service=which, since=since.isoformat(), until=now.isoformat()),
-        api.get_if_told("/v1/revisions", limit=charts.MOST_MARKS + 1),
+        api.ask_if_told(calls.get_demand_answers(service=which, since=since, until=now)),
+        api.ask_if_told(calls.list_revisions(limit=charts.MOST_MARKS + 1)),
     )
     marks, left_out = charts.marks(since, [] if revisions is None else revisions.items_, [])
     return {

@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
+from gtm.client.generated import control_calls as calls
 from gtm.dashboard import static_files
 from gtm.dashboard.drafts import Draft
 from gtm.dashboard.effects import latency_curves, told
@@ -147,7 +148,7 @@ class SimulationAsked:
         }
         return {key: value for key, value in found.items() if value not in (None, [], {})}
 
-    def body(self, policy: Mapping[str, Any] | None, now: datetime) -> dict[str, Any]:
+    def body(self, policy: Mapping[str, Any] | None, now: datetime) -> Any:
         """What the API is asked; `policy` is what the draft says."""
         asked: dict[str, Any] = {"scenario": self.scenario, "traffic": "current"}
         if self.draft is not None:
@@ -211,7 +212,7 @@ async def _report(api: Inside, asked: SimulationAsked) -> dict[str, Any]:
             return {**facts, "problem": words}
         body = asked.body(policy, datetime.now(UTC))
         made, tried = await asyncio.gather(
-            api.ask("POST", "/v1/policy:simulate", body=body), _tried(api, asked.draft, policy)
+            api.ask(calls.simulate_policy(body)), _tried(api, asked.draft, policy)
         )
     except ApiProblem as error:
         return {**facts, "problem": error.document}
@@ -220,8 +221,8 @@ async def _report(api: Inside, asked: SimulationAsked) -> dict[str, Any]:
         **facts,
         "tried": tried,
         **changes,
-        "effect": told(made.content, _COUNTRIES),
-        "curves": latency_curves(*(made.content.average[side].latency_ms for side in ("before", "after"))),
+        "effect": told(made, _COUNTRIES),
+        "curves": latency_curves(*(made.average[side].latency_ms for side in ("before", "after"))),
     }
 
 
@@ -231,12 +232,11 @@ async def _tried(
     """What applying the draft would change, with what is perhaps not meant; None: there is no draft, or it cannot be applied."""
     if draft is None:
         return None
-    body = {"policy": policy or {}, **draft.partial, "dry_run": True}
+    body: Any = {"policy": policy or {}, **draft.partial, "dry_run": True}
     try:
-        found: types.PolicyChanged = (await api.ask("POST", "/v1/policy:apply", body=body)).content
+        return await api.ask(calls.apply_policy(body))
     except ApiProblem:
         return None
-    return found
 
 
 def commands(asked: SimulationAsked) -> list[str]:

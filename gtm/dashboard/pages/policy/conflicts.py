@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 
+from gtm.client.generated import control_calls as calls
 from gtm.core.model.kinds import KINDS
 from gtm.dashboard.drafts import Draft, Key, key_of
-from gtm.dashboard.inside import ApiProblem, Inside
-from gtm.dashboard.pages.policy.words import SLUGS, as_yaml, complete
+from gtm.dashboard.inside import ApiProblem, Inside, resource
+from gtm.dashboard.pages.policy.words import as_yaml, complete
 from gtm.documents.merging import FieldVersions, merge, versions
 
 Documents = dict[Key, dict[str, Any]]
@@ -73,7 +74,7 @@ async def current(api: Inside, kind: str, called: str) -> tuple[dict[str, Any], 
         ApiProblem: there is none, or it is not to be changed.
     """
     # The revision first: what is read afterwards is this or newer, so that nobody's change is taken for the draft's.
-    revision: int = (await api.get("/v1/resources", limit=1)).revision
+    revision: int = (await api.ask(calls.search_resources(limit=1))).revision
     document, tag = await _read(api, (kind, called))
     if document is None:
         words = (
@@ -86,27 +87,27 @@ async def current(api: Inside, kind: str, called: str) -> tuple[dict[str, Any], 
 async def _read(api: Inside, key: Key) -> tuple[dict[str, Any] | None, str]:
     kind, called = key
     try:
-        found = await api.ask("GET", f"/v1/{SLUGS[kind]}/{called}")
+        found = await api.send(resource(kind, called))
     except ApiProblem as error:
         if error.status != 404:
             raise
         return None, ""
-    if kind == "jurisdictions" and found.content.origin != "operator":
+    if kind == "jurisdictions" and found.value.origin != "operator":
         return None, ""
-    return complete(kind, found.content), found.headers["etag"]
+    return complete(kind, found.value), found.headers["etag"]
 
 
 async def managers(api: Inside, draft: Draft) -> list[dict[str, Any]]:
     """Which tools manage what a draft began from: of a few resources by name, of more or all of them each tool once."""
     keys = [key_of(one) for one in draft.tags]
     if draft.whole or len(keys) > _AT_ONCE:
-        found = (await api.get("/v1/managers")).items_
+        found = (await api.ask(calls.list_managers())).items_
         return [{"manager": one.manager, "since": None, "name": ""} for one in found]
 
     async def one(key: Key) -> dict[str, Any] | None:
         kind, called = key
         try:
-            headers = (await api.ask("GET", f"/v1/{SLUGS[kind]}/{called}")).headers
+            headers = (await api.send(resource(kind, called))).headers
         except ApiProblem:
             return None
         manager = headers.get("gtm-managed-by")
@@ -129,8 +130,7 @@ async def _then(api: Inside, revision: int) -> Mapping[str, Any]:
     """The policy of a revision."""
     if revision == 0:
         return {}
-    found: dict[str, Any] = (await api.get(f"/v1/revisions/{revision}")).policy
-    return found
+    return (await api.ask(calls.get_revision(revision))).policy
 
 
 async def _now(api: Inside, draft: Draft, mine: Documents) -> _Now:
@@ -138,12 +138,12 @@ async def _now(api: Inside, draft: Draft, mine: Documents) -> _Now:
 
 
 async def _now_whole(api: Inside, draft: Draft, mine: Documents) -> _Now:
-    found = await api.ask("GET", "/v1/policy")
+    found = await api.send(calls.get_policy())
     revision = int(found.headers["etag"].strip('"'))
     if revision == draft.revision:
         return _Now(revision, {}, ())
     then = documents(await _then(api, draft.revision))
-    today = documents(found.content.policy)
+    today = documents(found.value.policy)
     changed = [
         Changed(key, then.get(key), today.get(key), mine.get(key))
         for key in {**then, **today}
@@ -153,7 +153,7 @@ async def _now_whole(api: Inside, draft: Draft, mine: Documents) -> _Now:
 
 
 async def _now_part(api: Inside, draft: Draft, mine: Documents) -> _Now:
-    revision: int = (await api.get("/v1/resources", limit=1)).revision
+    revision: int = (await api.ask(calls.search_resources(limit=1))).revision
     keys = list(dict.fromkeys([*mine, *map(key_of, draft.delete)]))
     bound = asyncio.Semaphore(_AT_ONCE)
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from starlette.responses import Response
 
 from gtm.api.routes.policy.resources import EXAMPLES
+from gtm.client.generated import control_calls as calls
 from gtm.client.objects import JsonObject
 from gtm.core.model.access import Role
 from gtm.core.model.kinds import label
@@ -33,9 +34,9 @@ _REFUSED = (400, 403, 409, 412, 422)
 @page("/policy/edit", role=Role.OPERATOR)
 async def _edit_whole(visit: Visit) -> Response:
     """All of the policy."""
-    found = await visit.api.ask("GET", "/v1/policy", headers={"accept": "application/yaml"})
+    found = await visit.api.send(calls.get_policy().having(headers={"accept": "application/yaml"}))
     revision = int(found.headers["etag"].strip('"'))
-    return await _editor(visit, Draft(found.content, revision, whole=True).checked())
+    return await _editor(visit, Draft(str(found.value), revision, whole=True).checked())
 
 
 @page("/policy/{kind}/{name}/edit", role=Role.OPERATOR)
@@ -54,7 +55,7 @@ async def _edit(visit: Visit) -> Response:
 async def _new(visit: Visit) -> Response:
     """A new resource, that begins as an example."""
     kind = kind_of(visit.part("kind"))
-    revision = (await visit.api.get("/v1/resources", limit=1)).revision
+    revision = (await visit.api.ask(calls.search_resources(limit=1))).revision
     example = EXAMPLES[kind]["typical"]["value"]
     called = "example.com" if kind == "zones" else f"new-{label(kind).replace(' ', '-')}"
     if kind in forms.FORMS and kind not in _HIDE_MUCH and visit.query("as") != "yaml":
@@ -186,9 +187,7 @@ async def _preview(
         )
     found = await draft.read(visit.api)
     try:
-        tried = (
-            await visit.api.ask("POST", "/v1/policy:apply", body=_body(draft, found, dry_run=True))
-        ).content
+        tried = await visit.api.ask(calls.apply_policy(_body(draft, found, dry_run=True)))
     except ApiProblem as error:
         if error.status not in _REFUSED or not visit.may("operator"):
             raise
@@ -210,14 +209,14 @@ async def _preview(
     )
 
 
-def _body(draft: Draft, found: types.ReadView, **more: Any) -> dict[str, Any]:
+def _body(draft: Draft, found: types.ReadView, **more: Any) -> Any:
     return {"policy": found.policy, **draft.partial, "unless_changed": draft.held, **more}
 
 
 async def _approvals(visit: Visit, fingerprint: str | None) -> list[dict[str, Any]]:
     if fingerprint is None:
         return []
-    items = (await visit.api.get("/v1/fence-approvals")).items_
+    items = (await visit.api.ask(calls.list_fence_approvals())).items_
     return [one for one in items if one.sha256 == fingerprint]
 
 
@@ -235,23 +234,29 @@ async def _apply(visit: Visit, draft: Draft) -> Response:
     if against.conflicts or against.carried:
         return await _preview(visit, draft, 409)
     draft = stands
-    headers = {"if-match": f'"{draft.revision}"'} if draft.whole else {}
     body = _body(draft, found, comment=reason)
     try:
-        done = await visit.api.ask("POST", "/v1/policy:apply", on_purpose(form, reason), body, headers)
+        done = await visit.api.ask(
+            calls.apply_policy(
+                body, if_match=f'"{draft.revision}"' if draft.whole else None, **on_purpose(form, reason)
+            )
+        )
     except ApiProblem as error:
         if error.status not in _REFUSED:
             raise
         return await _preview(visit, draft, error.status, error.document)
-    return visit.go(f"/policy/revisions/{done.content.revision}")
+    return visit.go(f"/policy/revisions/{done.revision}")
 
 
 async def _approve(visit: Visit, draft: Draft) -> Response:
     """Approve of somebody else's draft, as it was shown."""
     form = await visit.form()
-    body = {"sha256": form.get("fingerprint", ""), "reason": form.get("approval", "").strip()}
+    body: types.ApprovalRequest = {
+        "sha256": form.get("fingerprint", ""),
+        "reason": form.get("approval", "").strip(),
+    }
     try:
-        await visit.api.ask("POST", "/v1/fence-approvals", body=body)
+        await visit.api.ask(calls.approve_fence(body))
     except ApiProblem as error:
         return await _preview(visit, draft, error.status, error.document)
     return visit.go(f"/policy/draft?d={draft.packed}") if draft.packed else await _preview(visit, draft)
@@ -264,10 +269,10 @@ async def _effect(visit: Visit) -> Response:
     draft = Draft.of_form(form)
     found = await draft.read(visit.api)
     traffic = "current" if form.get("traffic") == "current" else "recorded"
-    body = {"policy": found.policy or {}, **draft.partial, "traffic": traffic}
+    body: Any = {"policy": found.policy or {}, **draft.partial, "traffic": traffic}
     values: dict[str, Any] = {"draft": draft, "effect": None, "problem": None}
     try:
-        values["effect"] = told((await visit.api.ask("POST", "/v1/policy:simulate", body=body)).content)
+        values["effect"] = told(await visit.api.ask(calls.simulate_policy(body)))
     except ApiProblem as error:
         values["problem"] = error.document
     return visit.render("policy_effect.html" if visit.partial else "policy_effect_page.html", **values)

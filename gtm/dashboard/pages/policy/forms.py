@@ -10,6 +10,7 @@ from typing import Any, get_args, get_origin
 
 from pydantic import ValidationError
 
+from gtm.client.generated import control_calls as calls
 from gtm.client.objects import JsonObject
 from gtm.core.model.kinds import REFERENCES
 from gtm.dashboard.inside import Inside
@@ -210,10 +211,10 @@ def _rows(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 async def known(api: Inside) -> dict[str, list[str]]:
     """Names that fields suggest, by kind."""
-    kinds = ("services", "regions", "tenants", "data_classes")
+    kinds: tuple[Any, ...] = ("services", "regions", "tenants", "data_classes")
     *found, shipped = await asyncio.gather(
-        *(api.get("/v1/resources", kind=kind, limit=_KNOWN) for kind in kinds),
-        api.get("/v1/jurisdictions", limit=_KNOWN),
+        *(api.ask(calls.search_resources(kind=kind, limit=_KNOWN)) for kind in kinds),
+        api.ask(calls.list_jurisdictions(limit=_KNOWN)),
     )
     names = {kind: [one.name for one in page.items_] for kind, page in zip(kinds, found, strict=True)}
     return {**names, "jurisdictions": [one.name for one in shipped.items_]}

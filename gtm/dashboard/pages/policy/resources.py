@@ -9,9 +9,10 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
+from gtm.client.generated import control_calls as calls
 from gtm.core.model.access import Role
 from gtm.core.model.kinds import label
-from gtm.dashboard.inside import ApiProblem, name
+from gtm.dashboard.inside import ApiProblem, name, resource
 from gtm.dashboard.pages.policy.forms import FORMS
 from gtm.dashboard.pages.policy.words import SENTENCES, SLUGS, TITLES, as_yaml, kind_of
 from gtm.dashboard.visits import Visit, page
@@ -29,19 +30,20 @@ _SEARCH = 200
 async def _overview(visit: Visit) -> Response:
     """What there is, by kind; found by words, a page at a time."""
     asked = visit.query("kind")
-    kind = None if asked is None else kind_of(asked)
+    kind: Any = None if asked is None else kind_of(asked)
     search = (visit.query("search") or "")[:_SEARCH]
     managed_by = visit.query("managed_by")
     found, managers = await asyncio.gather(
-        visit.api.get(
-            "/v1/resources",
-            kind=kind,
-            search=search,
-            managed_by=managed_by,
-            limit=PAGE,
-            cursor=visit.query("after"),
+        visit.api.ask(
+            calls.search_resources(
+                kind=kind,
+                search=search,
+                managed_by=managed_by,
+                limit=PAGE,
+                cursor=visit.query("after"),
+            )
         ),
-        visit.api.get("/v1/managers"),
+        visit.api.ask(calls.list_managers()),
     )
     kept = {"search": search, "managed_by": managed_by}
     address = {"kind": asked, **kept, "after": found.next_cursor}
@@ -90,13 +92,13 @@ async def _release(visit: Visit) -> Response:
     """Let nobody manage a resource any more."""
     given, form = visit.request.path_params, await visit.form()
     kind, called = kind_of(given["kind"]), name(given["name"])
-    body = {
+    body: Any = {
         "manager": form.get("manager", ""),
         "resources": [{"kind": kind, "name": called}],
         "reason": form.get("reason", "").strip(),
     }
     try:
-        await visit.api.ask("POST", "/v1/managers:reassign", body=body)
+        await visit.api.ask(calls.reassign_managers(body))
     except ApiProblem as error:
         if error.status not in (404, 409, 422):
             raise
@@ -108,31 +110,31 @@ async def _release(visit: Visit) -> Response:
 async def _resource(visit: Visit, status: int = 200, refused: Mapping[str, Any] | None = None) -> Response:
     """One resource: what it says in a sentence and in YAML, and what refers to it."""
     given = visit.request.path_params
-    kind = kind_of(given["kind"])
+    kind: Any = kind_of(given["kind"])
     called = name(given["name"])
-    path = f"/v1/{SLUGS[kind]}/{called}"
+    call = resource(kind, called)
     found, referring = await asyncio.gather(
-        visit.api.ask("GET", path), visit.api.get("/v1/references", kind=kind, name=called)
+        visit.api.send(call), visit.api.ask(calls.list_references(kind=kind, name=called))
     )
-    resource = found.content
+    document = found.value
     return visit.render(
         "policy_resource.html",
         status,
         refused=refused,
-        manager=found.headers.get("gtm-managed-by"),
+        manager=found.managed_by,
         since=found.headers.get("gtm-managed-since"),
         kind=kind,
         slug=SLUGS[kind],
         label=label(kind),
         name=called,
-        resource=resource,
-        words=SENTENCES[kind](resource),
-        shipped=kind == "jurisdictions" and resource.get("origin") != "operator",
-        text=as_yaml({kind: [resource]}),
+        resource=document,
+        words=SENTENCES[kind](document),
+        shipped=kind == "jurisdictions" and document.get("origin") != "operator",
+        text=as_yaml({kind: [document]}),
         revision=referring.revision,
         referring=[{**one, "href": path_of(one.kind, one.name)} for one in referring.items_],
         left_out=referring.left_out,
-        api_path=path,
+        api_path=call.path,
         has_form=kind in FORMS,
         titles=TITLES,
     )

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
+from gtm.client.generated import control_calls as calls
 from gtm.core.model.access import Role
-from gtm.dashboard.inside import ApiProblem, Query
+from gtm.dashboard.inside import ApiProblem
 from gtm.dashboard.pages.policy.words import SLUGS, TITLES, as_yaml
 from gtm.dashboard.visits import Visit, page
 
@@ -32,8 +33,8 @@ FORCED = "forced against the safety rules "
 async def _timeline(visit: Visit) -> Response:
     """Newest first."""
     newest, found = await asyncio.gather(
-        visit.api.get("/v1/revisions", limit=1),
-        visit.api.get("/v1/revisions", limit=PAGE, cursor=visit.query("after")),
+        visit.api.ask(calls.list_revisions(limit=1)),
+        visit.api.ask(calls.list_revisions(limit=PAGE, cursor=visit.query("after"))),
     )
     return visit.render(
         "policy_revisions.html",
@@ -60,9 +61,9 @@ async def _revision(visit: Visit) -> Response:
     """One of them, and what differs from the one before."""
     number = _number(visit)
     before, changed, newest = await asyncio.gather(
-        visit.api.get("/v1/revisions", limit=1, below=number + 1),
-        visit.api.get(f"/v1/revisions/{number}/diff"),
-        visit.api.get("/v1/revisions", limit=1),
+        visit.api.ask(calls.list_revisions(limit=1, below=number + 1)),
+        visit.api.ask(calls.diff_revision(number)),
+        visit.api.ask(calls.list_revisions(limit=1)),
     )
     policy = await _after(visit, number, changed.changes)
     return visit.render(
@@ -81,8 +82,7 @@ async def _after(
     """The policy of a revision, if something in it is new: it may be large."""
     if not any(one.action == "created" for one in changes):
         return None
-    found: Mapping[str, Any] = (await visit.api.get(f"/v1/revisions/{number}")).policy
-    return found
+    return (await visit.api.ask(calls.get_revision(number))).policy
 
 
 def shown(
@@ -127,22 +127,22 @@ async def _ask_back(visit: Visit) -> Response:
 async def _question(
     visit: Visit, number: int, status: int, refused: Mapping[str, Any] | None = None
 ) -> Response:
-    tried = await visit.api.ask("POST", f"/v1/revisions/{number}:rollback", body={"dry_run": True})
-    policy = await _after(visit, number, tried.content.changes)
+    tried = await visit.api.ask(calls.rollback_revision(number, {"dry_run": True}))
+    policy = await _after(visit, number, tried.changes)
     given = {} if visit.request.method == "GET" else await visit.form()
     return visit.render(
         "policy_roll_back.html",
         status,
         number=number,
-        tried=tried.content,
+        tried=tried,
         refused=refused,
         given=given,
         titles=TITLES,
-        **shown(tried.content.changes, tried.content.managed, policy),
+        **shown(tried.changes, tried.managed, policy),
     )
 
 
-def on_purpose(form: Mapping[str, str], reason: str) -> Query:
+def on_purpose(form: Mapping[str, str], reason: str) -> dict[str, Any]:
     """What a request says whose form says that safety rules are overruled, or that another tool's resource is meant."""
     overruled, meant = form.get("force_reason", "").strip(), form.get("on_managed") == "override"
     return {
@@ -161,14 +161,15 @@ async def _go_back(visit: Visit) -> Response:
     seen = form.get("revision", "")
     try:
         done = await visit.api.ask(
-            "POST",
-            f"/v1/revisions/{number}:rollback",
-            on_purpose(form, reason),
-            {"comment": reason},
-            {"If-Match": f'"{seen}"'} if seen.isascii() and seen.isdigit() else {},
+            calls.rollback_revision(
+                number,
+                {"comment": reason},
+                if_match=f'"{seen}"' if seen.isascii() and seen.isdigit() else None,
+                **on_purpose(form, reason),
+            )
         )
     except ApiProblem as found:
         if found.status not in (400, 403, 409, 412, 422):
             raise
         return await _question(visit, number, found.status, found.document)
-    return visit.go(f"/policy/revisions/{done.content.revision}")
+    return visit.go(f"/policy/revisions/{done.revision}")

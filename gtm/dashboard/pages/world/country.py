@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from gtm.client.generated import control_calls as calls
 from gtm.client.objects import JsonObject
 from gtm.core.model.countries import COUNTRIES
 from gtm.dashboard.inside import ApiProblem, Inside
@@ -36,13 +37,13 @@ async def _countries(visit: Visit) -> Response:
     if asked in COUNTRIES:
         return visit.go(f"/countries/{asked}")
     demand, names = await asyncio.gather(
-        visit.api.get("/v1/demand", limit=MOST_ROWS), visit.api.get("/v1/names", limit=1000)
+        visit.api.ask(calls.get_demand(limit=MOST_ROWS)), visit.api.ask(calls.list_names(limit=1000))
     )
     sums: dict[str, float] = defaultdict(float)
     for row in demand.rows:
         if row.cell.country is not None:
             sums[row.cell.country] += row.requests_per_second
-    standing: dict[str, list[str]] = defaultdict(list)
+    standing: dict[str | None, list[str]] = defaultdict(list)
     for region in names.regions:
         standing[region.country].append(region.name)
     codes = sorted(COUNTRIES, key=lambda code: (-sums.get(code, 0.0), -len(standing.get(code, ())), code))
@@ -58,10 +59,10 @@ async def _country(visit: Visit) -> Response:
     if code not in COUNTRIES:
         raise HTTPException(404, "there is no country of such a code")
     matrix, demand, names, latency, law = await asyncio.gather(
-        api.get("/v1/residency", client=code, limit=PER_PAGE, cursor=visit.query("cursor")),
-        api.get("/v1/demand", client=code, limit=MOST_ROWS),
-        api.get("/v1/names", limit=1000),
-        api.get("/v1/latency", country=code),
+        api.ask(calls.get_residency(client=code, limit=PER_PAGE, cursor=visit.query("cursor"))),
+        api.ask(calls.get_demand(client=code, limit=MOST_ROWS)),
+        api.ask(calls.list_names(limit=1000)),
+        api.ask(calls.get_latency(country=code)),
         _law(api, code),
     )
     rows = [matrix_row(one) for one in matrix.items_]
@@ -109,7 +110,7 @@ async def _law(api: Inside, code: str) -> Mapping[str, Any] | None:
     """What the country is a member of, or was, with dates, and notes on its law; None, while the database is away."""
     try:
         found, own = await asyncio.gather(
-            api.get("/v1/jurisdictions", limit=1000), api.get(f"/v1/jurisdictions/{code}")
+            api.ask(calls.list_jurisdictions(limit=1000)), api.ask(calls.get_jurisdictions(code))
         )
     except ApiProblem:
         return None
@@ -146,7 +147,7 @@ def memberships(
 async def _rules(api: Inside, names: Sequence[str]) -> list[Mapping[str, Any]]:
     """Rules with their text; those that cannot be read have their name alone."""
     asked = names[:MOST_RULES]
-    found = await asyncio.gather(*(api.get_if_told(f"/v1/residency-rules/{name}") for name in asked))
+    found = await asyncio.gather(*(api.ask_if_told(calls.get_residency_rules(name)) for name in asked))
     return [one or {"name": name} for name, one in zip(asked, found, strict=True)]
 
 
@@ -158,11 +159,11 @@ async def _odds(
 
     async def one(name: str) -> Mapping[str, Any] | None:
         try:
-            answer = await api.ask("POST", "/v1/route:explain", body={"service": name, "country": code})
+            answer = await api.ask(calls.explain_route({"service": name, "country": code}))
         except ApiProblem:
             return None
-        shares = [(each.region, each.share) for each in answer.content.candidates if each.share > 0]
-        return {"shares": sorted(shares, key=_last), "shed": answer.content.shed}
+        shares = [(each.region, each.share) for each in answer.candidates if each.share > 0]
+        return {"shares": sorted(shares, key=_last), "shed": answer.shed}
 
     asked = list(names)[:MOST_EXPLAINED]
     found = await asyncio.gather(*map(one, asked))

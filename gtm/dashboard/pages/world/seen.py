@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from gtm.client.generated import control_calls as calls
 from gtm.client.objects import JsonObject
 from gtm.core.model.services import Priority
 from gtm.dashboard.inside import ApiProblem, Inside
@@ -44,7 +45,7 @@ class DemandFilter:
         return cls(**{name: visit.query(name) for name in BY})
 
     @property
-    def asked(self) -> dict[str, str]:
+    def asked(self) -> dict[str, Any]:
         """The filter as parameters of the API."""
         given = {"client" if name == "country" else name: getattr(self, name) for name in BY}
         return {name: value for name, value in given.items() if value is not None}
@@ -91,7 +92,7 @@ class Then:
 async def now(api: Inside, chosen: DemandFilter) -> Now:
     """The world as it is now."""
     top, (demand, problem), status = await asyncio.gather(
-        api.get("/v1/top"), _demand(api, chosen), api.get("/v1/status")
+        api.ask(calls.get_top()), _demand(api, chosen), api.ask(calls.get_status())
     )
     return Now(top, demand, status, problem)
 
@@ -100,7 +101,7 @@ async def then(api: Inside, chosen: DemandFilter, at: str) -> Then:
     """What was recorded. `at` without a zone is UTC."""
     zoned = at if _ZONED.search(at) else f"{at}Z"
     names, (demand, problem), changes = await asyncio.gather(
-        api.get("/v1/names", limit=1000), _demand(api, chosen, at=zoned), _changes(api, at)
+        api.ask(calls.list_names(limit=1000)), _demand(api, chosen, at=zoned), _changes(api, at)
     )
     plans = await _plans(api, demand.recorded)
     return Then(at, demand, {one.name: one for one in names.regions}, problem, changes, plans)
@@ -112,9 +113,7 @@ async def _plans(api: Inside, recorded: types.RecordedMinute | None) -> Mapping[
         return {}
     start = datetime.fromtimestamp(recorded.start, UTC)
     until = start + timedelta(seconds=recorded.seconds)
-    found = await api.get_if_told(
-        "/v1/plan/history", since=start.isoformat(), until=until.isoformat(), column="minutes"
-    )
+    found = await api.ask_if_told(calls.get_plan_history(since=start, until=until, column="minutes"))
     return {one.region: one.whole for one in found.regions} if found else {}
 
 
@@ -123,19 +122,19 @@ async def _changes(api: Inside, at: str) -> Sequence[Mapping[str, Any]]:
     moment = as_time(at)
     if moment is None or not 2000 < moment.year < 3000:
         return ()
-    since, until = (moment - AROUND).isoformat(), (moment + AROUND).isoformat()
-    found = await api.get_if_told(
-        "/v1/health/changes", vantage="*", since=since, until=until, limit=MOST_CHANGES
+    since, until = moment - AROUND, moment + AROUND
+    found = await api.ask_if_told(
+        calls.list_health_changes(vantage="*", since=since, until=until, limit=MOST_CHANGES)
     )
     return found.items_ if found else ()
 
 
 async def _demand(
-    api: Inside, chosen: DemandFilter, **more: str
+    api: Inside, chosen: DemandFilter, **more: Any
 ) -> tuple[types.DemandView, Mapping[str, Any] | None]:
     """The demand of those; none of such as the API does not know, or has no record of, and why."""
     try:
-        return await api.get("/v1/demand", limit=MOST_ROWS, **chosen.asked, **more), None
+        return await api.ask(calls.get_demand(limit=MOST_ROWS, **chosen.asked, **more)), None
     except ApiProblem as problem:
         if not more and problem.status >= 500:
             raise
@@ -145,7 +144,7 @@ async def _demand(
 async def jurisdictions(api: Inside) -> Sequence[str]:
     """Those of several countries; none, while the database is away."""
     try:
-        found = await api.get("/v1/jurisdictions", limit=1000)
+        found = await api.ask(calls.list_jurisdictions(limit=1000))
     except ApiProblem:
         return ()
     return sorted(one.name for one in found.items_ if one.origin != "country")
@@ -224,7 +223,7 @@ async def line(api: Inside, span: str | None, at: str | None) -> Line:
     items: Sequence[types.StepSchema] = ()
     step = 60.0
     try:
-        found = await api.get("/v1/demand/timeline", since=since.isoformat(), until=until.isoformat())
+        found = await api.ask(calls.get_demand_timeline(since=since, until=until))
         items, step = found.items_, found.step
     except ApiProblem as refused:
         problem = refused.document
