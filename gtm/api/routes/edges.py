@@ -33,6 +33,7 @@ from gtm.control.live import tokens
 from gtm.control.live.present import Present
 from gtm.control.live.subscribers import MOST_EDGES
 from gtm.core.model.access import Role
+from gtm.core.model.certificates import Certificate
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.problems import Problem
 from gtm.core.policy.edges import EdgePlace
@@ -71,18 +72,11 @@ class DnsLimitsSchema(Schema, of=DnsLimits):
     """What DNS grants a client prefix (/24 or /56) each second and process."""
 
 
-class CertificateSchema(Schema):
+class CertificateSchema(Schema, of=Certificate):
     """A certificate that an endpoint showed to the edge's last probe of it."""
 
     region: str
     endpoint: str
-    sha256: str
-    """The SHA-256 of the certificate's DER, in hex."""
-    subject: str
-    """Empty, as are `issuer` and `names`, where the probe does not verify certificates (`verify_tls: false`)."""
-    issuer: str
-    names: list[str]
-    """Of its subject alternative name: the first 20."""
     not_before: datetime
     not_after: datetime
     days_left: float

@@ -37,14 +37,9 @@ class ListedEndpoint(Schema):
     ipv6: list[str]
 
 
-class ListedRegionSchema(Schema):
+class ListedRegionSchema(Schema, of=ListedRegion):
     """A region that such requests may be sent to now."""
 
-    region: str
-    share: float
-    """Its part of such requests, 0 to 1; 0: it stands in where the others fail."""
-    standby: bool
-    """The service has it for that alone: of weight 0, or a canary that takes no share now."""
     endpoints: list[ListedEndpoint]
 
 

@@ -11,25 +11,16 @@ from typing import Any, Literal
 from pydantic import Field
 
 from gtm.api.schemas.base import Schema
-from gtm.core.model.services import Priority
+from gtm.core.demand.cells import Cell
+from gtm.core.simulate.compare import MainPlace, MainRegion
+from gtm.core.simulate.project import RegionRoom
 from gtm.dns.zone.content import ExtendedError
 from gtm.storage.history.demand import DemandStep
 
 
-class CellSchema(Schema):
+class CellSchema(Schema, of=Cell, without=("family",)):
     """A demand cell: a kind of request. Coordinates are of the centre of 5° by 5°."""
 
-    service: str
-    country: str | None
-    lat: float | None
-    lon: float | None
-    tenant: str | None
-    data_class: str | None
-    model: str | None
-    priority: Priority
-    anonymous: bool
-    doubtful: bool
-    accuracy_km: float | None
     spans: list[str]
     """The countries of a client subnet that is in several; `?`: parts that nobody can locate, `*`: too many parts."""
 
@@ -173,13 +164,9 @@ class RegionPlace(Schema):
     lon: float
 
 
-class RoomSchema(Schema):
+class RoomSchema(Schema, of=RegionRoom):
     """What of a region is in use; null: no bound, or no service time, is known."""
 
-    used_slots: float | None
-    usable_slots: float | None
-    used_rate: float
-    usable_rate: float | None
     utilization: float | None
 
 
@@ -253,22 +240,16 @@ class ComparisonSchema(Schema):
     after: ProjectionSchema
 
 
-class CountrySchema(Schema):
+class CountrySchema(Schema, of=MainRegion):
     """Where most of a country's requests for a service go; a region of null: they are refused."""
 
-    service: str
-    country: str | None
-    share: float
     before: str | None
     after: str | None
 
 
-class PlaceChangeSchema(Schema):
+class PlaceChangeSchema(Schema, of=MainPlace):
     """Where most of the requests from a place go; a region of null: they are refused."""
 
-    lat: float | None
-    lon: float | None
-    share: float
     before: str | None
     after: str | None
 

@@ -214,9 +214,9 @@ class CauseSchema(JsonObject):
     """The countries whose membership begins or ends."""
     rules: list[str]
     """Rules that name the jurisdiction; none: nothing follows from it."""
-    rules_left_out: int
     monitor: bool
     """A rule in monitor mode, which changes nothing."""
+    rules_left_out: int
     decisions: list[AdequacySchema]
     """The adequacy decisions that lapse."""
 
@@ -233,12 +233,12 @@ class CellCount(JsonObject):
     model: str | None
     priority: Priority
     anonymous: bool
-    doubtful: bool
     accuracy_km: float | None
     spans: list[str]
     """The countries of a client subnet that is in several; `?`: parts that nobody can locate, `*`: too
     many parts.
     """
+    doubtful: bool
     count: float
 
 
@@ -295,21 +295,21 @@ class CellSchema(JsonObject):
     model: str | None
     priority: Priority
     anonymous: bool
-    doubtful: bool
     accuracy_km: float | None
     spans: list[str]
     """The countries of a client subnet that is in several; `?`: parts that nobody can locate, `*`: too
     many parts.
     """
+    doubtful: bool
 
 
 class CertificateSchema(JsonObject):
     """A certificate that an endpoint showed to the edge's last probe of it."""
 
-    region: str
-    endpoint: str
     sha256: str
     """The SHA-256 of the certificate's DER, in hex."""
+    not_before: str
+    not_after: str
     subject: str
     """Empty, as are `issuer` and `names`, where the probe does not verify certificates (`verify_tls:
     false`).
@@ -317,8 +317,8 @@ class CertificateSchema(JsonObject):
     issuer: str
     names: list[str]
     """Of its subject alternative name: the first 20."""
-    not_before: str
-    not_after: str
+    region: str
+    endpoint: str
     days_left: float
     """Negative: it has ended."""
     ends_soon: bool

@@ -34,9 +34,13 @@ class Cause:
 
     what: What
     name: str
+    """The rule's, or the jurisdiction's."""
     countries: tuple[str, ...] = ()
+    """The countries whose membership begins or ends."""
     rules: tuple[str, ...] = ()
+    """Rules that name the jurisdiction; none: nothing follows from it."""
     monitor: bool = False
+    """A rule in monitor mode, which changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +55,13 @@ class FenceChange:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A moment (POSIX seconds) at which something begins or ends. `left_out`: services beyond those looked at."""
+    """A moment (POSIX seconds) at which something begins or ends."""
 
     at: float
     causes: tuple[Cause, ...]
     changes: tuple[FenceChange, ...]
     left_out: int
+    """Services beyond those looked at whose rules change then."""
 
 
 Causes = Mapping[float, Sequence[Cause]]

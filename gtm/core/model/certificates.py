@@ -16,18 +16,20 @@ MAX_TEXT = 200
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A certificate (RFC 5280) that a server has shown. Times are POSIX seconds.
+    """A certificate (RFC 5280) that a server has shown. Times are POSIX seconds, `subject` and `issuer` as in RFC 4514.
 
-    `sha256` is that of its DER, in hex. `subject`, `issuer` (RFC 4514) and `names` (of its subject alternative name) are empty where
-    the certificate was not verified: what an endpoint merely says of itself goes no further.
+    Where it was not verified, these and `names` are empty: what an endpoint merely says of itself goes no further.
     """
 
     sha256: str
+    """The SHA-256 of the certificate's DER, in hex."""
     not_before: float
     not_after: float
     subject: str = ""
+    """Empty, as are `issuer` and `names`, where the probe does not verify certificates (`verify_tls: false`)."""
     issuer: str = ""
     names: tuple[str, ...] = ()
+    """Of its subject alternative name: the first 20."""
 
 
 @dataclass(frozen=True, slots=True)

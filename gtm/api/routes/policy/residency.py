@@ -113,19 +113,10 @@ class MatrixView(Schema):
     unruled: UnruledSchema
 
 
-class CauseSchema(Schema):
+class CauseSchema(Schema, of=Cause):
     """A rule, a membership or an adequacy decision that begins or ends."""
 
-    what: What
-    name: str
-    """The rule's, or the jurisdiction's."""
-    countries: list[str]
-    """The countries whose membership begins or ends."""
-    rules: list[str]
-    """Rules that name the jurisdiction; none: nothing follows from it."""
     rules_left_out: int
-    monitor: bool
-    """A rule in monitor mode, which changes nothing."""
     decisions: list[AdequacySchema]
     """The adequacy decisions that lapse."""
 
@@ -142,14 +133,11 @@ class ChangeSchema(Schema):
     """Regions that may serve them from then on; none: they are refused."""
 
 
-class EventSchema(Schema):
+class EventSchema(Schema, of=Event):
     """A moment."""
 
     at: datetime
-    causes: list[CauseSchema]
     changes: list[ChangeSchema]
-    left_out: int
-    """Services beyond those looked at whose rules change then."""
 
 
 class CalendarView(Schema):
