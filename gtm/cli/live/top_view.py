@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
 from rich.console import Group, RenderableType
@@ -11,6 +11,7 @@ from rich.text import Text
 
 from gtm.cli.common import output
 from gtm.cli.live.top import KEYS, Tab
+from gtm.dashboard.tenants import together
 
 if TYPE_CHECKING:
     from gtm.client import types
@@ -156,37 +157,21 @@ _STATES = {"up": "green", "warming": "yellow", "trial": "yellow", "draining": "y
 def _tenants(inside: list[types.InsideView]) -> Iterator[RenderableType]:
     """Tenants by region, of all its balancers together; those first that are refused or have most."""
     made = _table("region", "tenant", "weight", "running", "share", "waiting", "served", "failed", "refused")
-    found: dict[tuple[str, str], list[types.ShownTenantView]] = {}
-    for balancer in inside:
-        for tenant in balancer.tenants:
-            found.setdefault((balancer.region, tenant.name), []).append(tenant)
-    running: dict[str, int] = {}
-    for (region, _), parts in found.items():
-        running[region] = running.get(region, 0) + sum(one.running for one in parts)
-
-    def order(item: tuple[tuple[str, str], list[types.ShownTenantView]]) -> tuple[float, float, str, str]:
-        parts = item[1]
-        return -_sum(parts, "refused_per_second"), -_sum(parts, "running"), *item[0]
-
-    for (region, name), parts in sorted(found.items(), key=order):
-        mine, refused = _sum(parts, "running"), _sum(parts, "refused_per_second")
+    found = together(inside)
+    for one in sorted(found, key=lambda one: (-one.refused_per_second, -one.running, one.region, one.name)):
         made.add_row(
-            output.plain(region),
-            Text(output.plain(name) or "(none stated)", style="" if name else "dim"),
-            _number(parts[0].weight),
-            _number(mine),
-            f"{mine / running[region]:.0%}" if running[region] else "–",
-            _number(_sum(parts, "waiting")),
-            _rate(_sum(parts, "requests_per_second")),
-            _rate(_sum(parts, "errors_per_second")),
-            Text(_rate(refused), style="red" if refused >= _LITTLE else ""),
+            output.plain(one.region),
+            Text(output.plain(one.name) or "(none stated)", style="" if one.name else "dim"),
+            _number(one.weight),
+            _number(one.running),
+            "–" if one.share is None else f"{one.share:.0%}",
+            _number(one.waiting),
+            _rate(one.requests_per_second),
+            _rate(one.errors_per_second),
+            Text(_rate(one.refused_per_second), style="red" if one.refused_per_second >= _LITTLE else ""),
         )
     yield made if found else Text(_UNSHOWN, style="dim")
     yield from _left_out(sum(one.tenants_left_out for one in inside), "tenants")
-
-
-def _sum(parts: Iterable[types.ShownTenantView], name: str) -> float:
-    return sum(float(one[name]) for one in parts)
 
 
 def _left_out(number: int, what: str) -> Iterator[Text]:

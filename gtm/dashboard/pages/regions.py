@@ -15,6 +15,7 @@ from gtm.client.generated import control_calls as calls
 from gtm.dashboard.inside import ApiProblem, Inside, name
 from gtm.dashboard.pages import region_charts
 from gtm.dashboard.rendering import rendered
+from gtm.dashboard.tenants import together
 from gtm.dashboard.visits import Visit, page
 
 if TYPE_CHECKING:
@@ -195,32 +196,20 @@ async def look(api: Inside, which: str) -> dict[str, Any]:
 def inside_of(shown: Sequence[types.InsideView]) -> dict[str, Any]:
     """The inside of a region: the servers as each balancer sees them, and tenants of all balancers together, those first that have most."""
     usable: dict[str, bool] = {}
-    tenants: dict[str, dict[str, Any]] = {}
     for balancer in shown:
         for server in balancer.servers:
             usable[server.url] = usable.get(server.url, False) or server.usable
-        for tenant in balancer.tenants:
-            sums = tenants.setdefault(tenant.name, {"name": tenant.name, "weight": tenant.weight})
-            for field in TENANT_SUMS:
-                sums[field] = sums.get(field, 0) + tenant[field]
-    running = sum(one["running"] for one in tenants.values())
-    for one in tenants.values():
-        one["share"] = one["running"] / running if running else None
     return {
         "balancers": shown,
         "servers": len(usable),
         "usable": sum(usable.values()),
         "tenants": sorted(
-            tenants.values(),
-            key=lambda one: (-one["running"] - one["waiting"], -one["requests_per_second"], one["name"]),
+            together(shown),
+            key=lambda one: (-one.running - one.waiting, -one.requests_per_second, one.name),
         ),
         "servers_left_out": sum(one.servers_left_out for one in shown),
         "tenants_left_out": sum(one.tenants_left_out for one in shown),
     }
-
-
-TENANT_SUMS = ("running", "waiting", "requests_per_second", "errors_per_second", "refused_per_second")
-"""What adds up of a tenant over balancers."""
 
 
 def _of(which: str, found: Iterable[Any]) -> Any:

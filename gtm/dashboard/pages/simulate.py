@@ -233,10 +233,7 @@ async def _tried(
     if draft is None:
         return None
     body: Any = {"policy": policy or {}, **draft.partial, "dry_run": True}
-    try:
-        return await api.ask(calls.apply_policy(body))
-    except ApiProblem:
-        return None
+    return await api.ask_if_told(calls.apply_policy(body))
 
 
 def commands(asked: SimulationAsked) -> list[str]:

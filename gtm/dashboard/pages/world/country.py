@@ -14,7 +14,7 @@ from starlette.responses import Response
 from gtm.client.generated import control_calls as calls
 from gtm.client.objects import JsonObject
 from gtm.core.model.countries import COUNTRIES
-from gtm.dashboard.inside import ApiProblem, Inside
+from gtm.dashboard.inside import Inside
 from gtm.dashboard.pages.residency import few, matrix_row
 from gtm.dashboard.pages.world.scene import largest, summed
 from gtm.dashboard.pages.world.seen import MOST_ROWS
@@ -108,13 +108,10 @@ def _last(pair: tuple[str, float]) -> float:
 
 async def _law(api: Inside, code: str) -> Mapping[str, Any] | None:
     """What the country is a member of, or was, with dates, and notes on its law; None, while the database is away."""
-    try:
-        found, own = await asyncio.gather(
-            api.ask(calls.list_jurisdictions(limit=1000)), api.ask(calls.get_jurisdictions(code))
-        )
-    except ApiProblem:
-        return None
-    return {"laws": own.laws, **memberships(found.items_, code)}
+    found, own = await asyncio.gather(
+        api.ask_if_told(calls.list_jurisdictions(limit=1000)), api.ask_if_told(calls.get_jurisdictions(code))
+    )
+    return {"laws": own.laws, **memberships(found.items_, code)} if found and own else None
 
 
 def memberships(
@@ -158,9 +155,8 @@ async def _odds(
     names = dict.fromkeys([one.service for one in services] + [one.service for one in rows])
 
     async def one(name: str) -> Mapping[str, Any] | None:
-        try:
-            answer = await api.ask(calls.explain_route({"service": name, "country": code}))
-        except ApiProblem:
+        answer = await api.ask_if_told(calls.explain_route({"service": name, "country": code}))
+        if answer is None:
             return None
         shares = [(each.region, each.share) for each in answer.candidates if each.share > 0]
         return {"shares": sorted(shares, key=_last), "shed": answer.shed}

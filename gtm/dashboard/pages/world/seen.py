@@ -143,11 +143,8 @@ async def _demand(
 
 async def jurisdictions(api: Inside) -> Sequence[str]:
     """Those of several countries; none, while the database is away."""
-    try:
-        found = await api.ask(calls.list_jurisdictions(limit=1000))
-    except ApiProblem:
-        return ()
-    return sorted(one.name for one in found.items_ if one.origin != "country")
+    found = await api.ask_if_told(calls.list_jurisdictions(limit=1000))
+    return sorted(one.name for one in found.items_ if one.origin != "country") if found else ()
 
 
 def choices(demand: types.DemandView) -> Mapping[str, list[str]]:
