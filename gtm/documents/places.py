@@ -45,7 +45,7 @@ class StatedPlace(Document):
 
     @property
     def location(self) -> Location:
-        """The same as a value."""
+        """The location that the statement describes."""
         return stated_location(**{name: getattr(self, name) for name in StatedPlace.model_fields})
 
 

@@ -84,7 +84,7 @@ def to_document(value: Resource) -> dict[str, Any]:
 
 
 def concise_policy(policy: Policy, *, admin_states: bool = False) -> dict[str, list[dict[str, Any]]]:
-    """As `export_policy`, without what is the default anyway: for people to read and edit."""
+    """A policy as `PolicyDocument` accepts it, without what is the default anyway: for people to read and edit."""
     document = PolicyDocument.model_validate(export_policy(policy, admin_states=admin_states))
     concise: dict[str, list[dict[str, Any]]] = document.model_dump(mode="json", exclude_defaults=True)
     return concise

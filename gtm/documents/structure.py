@@ -78,7 +78,7 @@ def problems_of_errors(
     prefix: str | Callable[[Sequence[str | int]], str] = "",
     model: type[BaseModel] | None = None,
 ) -> list[Problem]:
-    """As `problems_of`, for the error dictionaries themselves. Errors of a union's branches become one."""
+    """Every one of a validation's error dictionaries with its path (`problems_of`). Errors of a union's branches become one."""
     found: dict[str, Problem] = {}
     outer = {tuple(item["loc"][:depth]) for item in errors for depth in range(len(item["loc"]))}
     for item in errors:

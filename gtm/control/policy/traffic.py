@@ -89,7 +89,7 @@ class SampleDocument(Document):
     cells: Annotated[tuple[CellDocument, ...], Field(max_length=MAX_CELLS)]
 
     def sample(self, priorities: Mapping[str, Priority]) -> TrafficSample:
-        """The same as a value; `priorities` are those of services, for requests that state none."""
+        """The sample that the document describes. `priorities` are those of services, for requests that state none."""
         counts: dict[str, float] = {}
         for item in self.cells:
             request = Request(
@@ -107,7 +107,7 @@ class TrafficDocument(SampleDocument):
     peak: SampleDocument | None = None
 
     def traffic(self, priorities: Mapping[str, Priority]) -> Traffic:
-        """The same as a value."""
+        """The traffic that the document describes; `priorities` as `SampleDocument.sample` takes them."""
         whole = self.sample(priorities)
         return Traffic(whole, whole if self.peak is None else self.peak.sample(priorities))
 
@@ -120,7 +120,7 @@ class TrafficFile(Document):
     """How long its requests took, if it has no times."""
 
     def traffic(self, priorities: Mapping[str, Priority], locate: Callable[[str], Location]) -> Traffic:
-        """The same as a value.
+        """The traffic that the file describes.
 
         Raises:
             Invalid: lines are wrong; each is named.

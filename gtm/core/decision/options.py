@@ -83,13 +83,15 @@ class Maker:
 
 
 class Ending(Protocol):
-    """How a request ends: in a region (its number, -1 for a refusal), and why. Options and Decisions are such."""
+    """How a request ends. Options and Decisions are such."""
 
     @property
-    def number(self) -> int: ...
+    def number(self) -> int:
+        """The region's number, -1 for a refusal."""
 
     @property
-    def reason(self) -> Reason: ...
+    def reason(self) -> Reason:
+        """Why it ends so."""
 
 
 def serving(view: View, option: Ending) -> tuple[Endpoint, ...]:

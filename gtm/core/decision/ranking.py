@@ -66,11 +66,11 @@ class RankingClass:
         return self.allowed & self.willing & up
 
     def usable(self, up: int) -> int:
-        """As `eligible`, the fence aside: it tells why a request is refused, and is nowhere to send one."""
+        """Mask of the regions that would be eligible if there were no fence. It tells why a request is refused, and is nowhere to send one."""
         return self.willing & up
 
     def keeping(self, up: int) -> int:
-        """As `eligible`, with regions that take no new clients (draining ones): those that known clients may stay with."""
+        """Mask of the regions that known clients may stay with: the eligible ones, and those that take no new clients (draining ones)."""
         return self.allowed & self.capable & up
 
 

@@ -22,7 +22,7 @@ REGIONS_KM = 3000.0
 NEARBY = 8
 """How many measured places around the client's are read."""
 NEARBY_KM = 3000.0
-"""As `REGIONS_KM`, for places."""
+"""By how much farther a measured place may be from the client until what it measured counts 1/e as much."""
 NEARBY_PRIOR = 0.1
 """The weight of the coarser estimate beside them: that of a place some 7,000 km away."""
 AGREED_MS = 30.0

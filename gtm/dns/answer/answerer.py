@@ -173,7 +173,7 @@ class Answerer:
         return self.answer(packet, client, tcp=False, draw=draw) if reply is None else reply
 
     def answer_fully(self, packet: bytes, client: str, *, tcp: bool, draw: float) -> bytes | None:
-        """As `answer`, never the short way."""
+        """The reply to a packet, always made in full; arguments are those of `answer`."""
         query = read_query(packet, client, self.options, tcp=tcp)
         if isinstance(query, Rejected):
             if query.reply is None:

@@ -262,7 +262,7 @@ class ResolvedRequest(NamedTuple):  # made for each client that is new
         return None if self.handoffs is None else self.handoffs.signed(self.routing, option, once=once)
 
     def told(self, option: Option) -> tuple[int, dict[str, Any], list[tuple[bytes, bytes]]]:
-        """As `rendered`, with the handoff that goes with it."""
+        """Status, JSON document and headers that state a decision, the document with the handoff that goes with it."""
         status, document, headers = self.rendered(option)
         token = self.handoff(option, once=False)
         if token is not None:
@@ -474,7 +474,7 @@ class RedirectRoute:
         return CarriedRequest(self, self._resolved, option, self._resolved.counted_as(option, "carry"))
 
     def ended(self, option: Option, rest: bytes, query: bytes) -> Response:
-        """As `respond`, for a request that ends in a given way."""
+        """The redirect of one request that ends by an option, or its refusal; other arguments are those of `respond`."""
         target = self._targets[option]
         return target[is_anthropics(rest)] if isinstance(target, tuple) else target.response(rest, query)
 

@@ -61,7 +61,7 @@ def drawn() -> int:
 def reserve_each(
     addresses: Sequence[Address], kinds: Sequence[socket.SocketKind], option: str
 ) -> tuple[Address, ...]:
-    """As `reserve`, for addresses with ports of their own; all of port 0 get the same one."""
+    """The addresses with the ports to use, each with its own (`reserve`); all of port 0 get the same one."""
     ports = {
         port: reserve([host for host, wanted in addresses if wanted == port], port, kinds, option)
         for _, port in addresses
@@ -102,7 +102,7 @@ def explained(host: str, port: int, kind: socket.SocketKind, option: str) -> Ite
 
 
 TAKES_NOTHING_MS = 60_000
-"""See `listener`; as long as a request's body may take."""
+"""Milliseconds after which a connection ends whose peer takes nothing (`listener`): as long as a request's body may take."""
 
 
 def _advice(error: OSError, host: str, port: int, option: str) -> str:

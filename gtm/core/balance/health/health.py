@@ -256,7 +256,7 @@ class BackendHealth:
         return self._tell(self._monitors, now)
 
     def changes(self, now: float) -> Mapping[str, Condition]:
-        """Likewise, but only of backends that events have touched since."""
+        """The conditions of those backends alone that events have touched since they were told last."""
         touched, self._touched = self._touched, set()
         return self._tell(touched, now)
 

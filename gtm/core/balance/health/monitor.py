@@ -20,7 +20,7 @@ _REFUSES = "it says that it is full, though nothing is known to be there: others
 
 
 class Monitor:
-    """See above."""
+    """All that is known of the health of one backend: its checks, its breaker, its limit and its loads."""
 
     __slots__ = ("_settings", "breaker", "drained_since", "limit", "loads", "verdict")
 

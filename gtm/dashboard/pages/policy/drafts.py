@@ -138,7 +138,7 @@ async def _editor(
 
 
 async def _form(visit: Visit, draft: Draft) -> Response:
-    """The same as fields; a text that is wrong, or of no form, stays YAML."""
+    """Show the draft as a form; a text that is wrong, or of a kind without a form, stays YAML."""
     found = await draft.read(visit.api)
     kind = forms.kind_of_draft(found.policy)
     if kind is None:

@@ -35,7 +35,7 @@ def scene_now(seen: Now, chosen: DemandFilter) -> dict[str, Any]:
 
 
 def scene_then(seen: Then) -> dict[str, Any]:
-    """The same as it was recorded: regions stand where they stand now, and of their state nothing is known but use and price."""
+    """The scene of a recorded minute: regions stand where they stand now, and of their state nothing is known but use and price."""
     demand = seen.demand
     return {
         "at": demand.at if demand.recorded else None,

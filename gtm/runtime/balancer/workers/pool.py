@@ -755,7 +755,7 @@ class WorkerPool(Workers[PoolEnd], Carriers):
             return tuple(self._shown[number] for number in sorted(self._shown))
 
     def _look_for_answers(self) -> None:
-        """See whether all have answered that are waited for. What dies or hangs meanwhile does not."""
+        """Note it if all workers have answered that are waited for; those that die or hang meanwhile are not."""
         if all(n in self._shown for n, one in self._running.items() if one.ready and not one.hangs):
             self._answered.set()
 
