@@ -54,7 +54,7 @@ class Result:
     reason: str = ""
 
 
-class Histogram:
+class WaitHistogram:
     """Times in buckets 2% wide."""
 
     def __init__(self) -> None:
@@ -89,10 +89,10 @@ class _Times:
     """Times of requests that were served."""
 
     served: int = 0
-    decision: Histogram = field(default_factory=Histogram)
-    first_byte: Histogram = field(default_factory=Histogram)
-    wait: Histogram = field(default_factory=Histogram)
-    network: Histogram = field(default_factory=Histogram)
+    decision: WaitHistogram = field(default_factory=WaitHistogram)
+    first_byte: WaitHistogram = field(default_factory=WaitHistogram)
+    wait: WaitHistogram = field(default_factory=WaitHistogram)
+    network: WaitHistogram = field(default_factory=WaitHistogram)
 
     def add(self, result: Result) -> None:
         self.served += 1
@@ -173,7 +173,7 @@ class Summary:
         recent = [result for at, result in self._recent if at >= now - RECENT]
         window = max(min(seconds, RECENT), 0.1)
         served = Counter(result.region for result in recent if result.end is End.SERVED)
-        times = Histogram()
+        times = WaitHistogram()
         for result in recent:
             if result.end is End.SERVED:
                 times.add(result.first_byte_ms)

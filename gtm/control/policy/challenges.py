@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from gtm.control.errors import BadRequest, Conflict, NotFound
 from gtm.control.live.compiled import compiled
 from gtm.control.policy.changes import Intent, edit
-from gtm.control.policy.trial import Outcome
+from gtm.control.policy.trial import ChangeOutcome
 from gtm.core.model.names import WILDCARD, absolute, ancestors, closest
 from gtm.core.model.policy import Policy
 from gtm.core.model.services import RecordSet, Zone
@@ -75,7 +75,7 @@ async def get(database: Database, zone: str, name: str) -> tuple[Challenge, int]
 
 async def put(
     database: Database, zone: str, name: str, values: tuple[str, ...], ttl: int, *, add: bool, by: Actor
-) -> tuple[Challenge, Outcome]:
+) -> tuple[Challenge, ChangeOutcome]:
     """Write the values at a name. An equal set stays as it is, and makes no revision.
 
     Args:
@@ -104,7 +104,7 @@ async def put(
     return wanted, change.outcome
 
 
-async def delete(database: Database, zone: str, name: str, value: str | None, *, by: Actor) -> Outcome:
+async def delete(database: Database, zone: str, name: str, value: str | None, *, by: Actor) -> ChangeOutcome:
     """Delete a value at a name, or all (None). What is not there is no error: clients clean up twice.
 
     Raises:

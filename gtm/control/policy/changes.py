@@ -37,7 +37,7 @@ from gtm.control.policy.managers import (
     settle,
 )
 from gtm.control.policy.safety import Passed, SafetyCheck
-from gtm.control.policy.trial import Outcome, narrowed, tried, written
+from gtm.control.policy.trial import ChangeOutcome, narrowed, tried, written
 from gtm.core.model.kinds import KINDS, label
 from gtm.core.model.policy import Policy
 from gtm.core.model.problems import PolicyError, Problem
@@ -140,7 +140,7 @@ class Edit:
         self.managed = managed
         self.written: Collection[Key] | None = None
         self.deferrable: Collection[Key] = ()
-        self.outcome = Outcome(revision, (), ())
+        self.outcome = ChangeOutcome(revision, (), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +243,7 @@ async def edit(
             )
         await keep(transaction, settled, writer, by=by, revision=made.number if made else None)
         current.managed = await transaction.policy.managed() if settled.claimed else managed
-        current.outcome = Outcome(
+        current.outcome = ChangeOutcome(
             current.revision,
             changes,
             snapshot.warnings,
@@ -359,7 +359,7 @@ async def apply(
     held: Sequence[Held] = (),
     only_own: bool = False,
     defer: bool = False,
-) -> Outcome:
+) -> ChangeOutcome:
     """Make a whole document the policy: what it does not hold is deleted. Or put a part of one into the policy in force.
 
     A tool manages from then on what its document holds.
@@ -402,7 +402,7 @@ async def apply(
     return replace(change.outcome, held=tags)
 
 
-async def rollback(database: Database, policy: Policy, intent: Intent) -> Outcome:
+async def rollback(database: Database, policy: Policy, intent: Intent) -> ChangeOutcome:
     """Publish the policy of an earlier revision as a new one. Regions keep their admin state of today.
 
     Resources keep their managers of today; what comes back comes back without one, for a tool that has seen it go knows nothing of it.
@@ -418,7 +418,7 @@ async def rollback(database: Database, policy: Policy, intent: Intent) -> Outcom
     return change.outcome
 
 
-async def try_rollback(database: Database, policy: Policy, intent: Intent) -> Outcome:
+async def try_rollback(database: Database, policy: Policy, intent: Intent) -> ChangeOutcome:
     """What `rollback` would do, as a dry run of `apply` says it.
 
     Raises:
@@ -453,7 +453,7 @@ async def _tried(
     intent: Intent,
     *,
     settled: Callable[[Sequence[ResourceChange]], Settled],
-) -> Outcome:
+) -> ChangeOutcome:
     """What a change to a revision would do, without doing it."""
     judged, check = None, intent.check
     if check is not None and before != after:

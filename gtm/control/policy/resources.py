@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from gtm.control.errors import Conflict, Invalid, NotFound, PreconditionFailed
 from gtm.control.policy.changes import Intent, edit, not_as_read
-from gtm.control.policy.trial import Outcome
+from gtm.control.policy.trial import ChangeOutcome
 from gtm.core.model.countries import COUNTRIES
 from gtm.core.model.kinds import KINDS, label
 from gtm.core.model.problems import PolicyError
@@ -55,7 +55,7 @@ class Put:
 
     outcome: PutOutcome
     stored: Stored[Any]
-    change: Outcome
+    change: ChangeOutcome
     managed: Managed | None
 
 
@@ -187,7 +187,7 @@ async def _require(precondition: Precondition, transaction: Transaction, stored:
 
 async def delete(
     database: Database, kind: str, name: str, precondition: Precondition, intent: Intent
-) -> Outcome:
+) -> ChangeOutcome:
     """Delete a resource.
 
     Raises:

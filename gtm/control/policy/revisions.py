@@ -7,7 +7,7 @@ from dataclasses import replace
 from gtm.control.errors import Conflict, NotFound
 from gtm.control.policy import changes as policies
 from gtm.control.policy.changes import Intent
-from gtm.control.policy.trial import Outcome
+from gtm.control.policy.trial import ChangeOutcome
 from gtm.core.model.policy import Policy
 from gtm.documents.diff import ResourceChange, diff_policies
 from gtm.storage.history.audit import Actor
@@ -78,7 +78,7 @@ async def rollback(
     intent: Intent,
     *,
     dry_run: bool = False,
-) -> Outcome:
+) -> ChangeOutcome:
     """Publish an earlier revision's policy as a new revision; see `gtm.control.policy.changes`.
 
     Raises:

@@ -31,7 +31,7 @@ from gtm.storage.resources import Key, Managed
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ChangeOutcome:
     """What a change did. `revision` is the one in force afterwards (0: none yet); it is new if `changes` is not empty.
 
     `held` are the resources that had to be as they were read, with their entity tags from now on.
@@ -110,7 +110,7 @@ def tried(
     *,
     judged: Callable[[Snapshot], SafetyVerdict] | None,
     settled: Callable[[Sequence[ResourceChange]], Settled],
-) -> Outcome:
+) -> ChangeOutcome:
     """What a change to a revision would do.
 
     Raises:
@@ -121,7 +121,7 @@ def tried(
     changes = diff_policies(before, after)
     safety = judged(snapshot) if judged is not None and changes else None
     found = all_findings(snapshot, now.timestamp())
-    return Outcome(revision, changes, snapshot.warnings, found, safety, settled(changes).others)
+    return ChangeOutcome(revision, changes, snapshot.warnings, found, safety, settled(changes).others)
 
 
 def written(draft: DraftDocument) -> set[Key]:

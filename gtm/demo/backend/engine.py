@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Protocol, cast
 
 from gtm.demo.backend.errors import ApiError, engine_dead, internal_error
-from gtm.demo.backend.faults import HEALTHY, Fault, Mode, described
+from gtm.demo.backend.faults import HEALTHY, InjectedFault, Mode, described
 from gtm.demo.backend.meters import Gauges, Meters, Reading
 from gtm.demo.backend.models import Models
 from gtm.demo.backend.profile import Profile
@@ -62,7 +62,7 @@ class Engine:
         self.profile = profile
         self.models = models
         self.scheduler = Scheduler(profile)
-        self.fault: Fault = HEALTHY
+        self.fault: InjectedFault = HEALTHY
         self._meters = {name: Meters() for name in models.names}
         self._loading: list[tuple[float, int, Job]] = []
         """Jobs that wait for their model, by the time at which it is there."""
@@ -143,7 +143,7 @@ class Engine:
         ]
         return touched, min(times, default=None)
 
-    def switch(self, fault: Fault, now: float) -> list[Job]:
+    def switch(self, fault: InjectedFault, now: float) -> list[Job]:
         """Fail in a way, or go on.
 
         Returns:

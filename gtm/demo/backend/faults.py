@@ -38,7 +38,7 @@ class FaultError(ValueError):
     """What was asked for is no fault; the message says what is one."""
 
 
-class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class InjectedFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A mode and its numbers."""
 
     mode: Mode = Mode.OK
@@ -68,22 +68,22 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return None if self.mode is Mode.STALL else self.seconds
 
 
-HEALTHY = Fault()
+HEALTHY = InjectedFault()
 
 
-def read_fault(content: bytes) -> Fault:
+def read_fault(content: bytes) -> InjectedFault:
     """A fault as JSON.
 
     Raises:
         FaultError: it is none.
     """
     try:
-        return msgspec.json.decode(shallow(content), type=Fault)
+        return msgspec.json.decode(shallow(content), type=InjectedFault)
     except ValueError as error:
         modes = ", ".join(mode.value for mode in Mode)
         raise FaultError(f'{error}; send {{"mode": …}} with one of {modes}') from error
 
 
-def described(fault: Fault) -> dict[str, Any]:
+def described(fault: InjectedFault) -> dict[str, Any]:
     """A fault as a JSON document."""
     return {name: value for name, value in msgspec.to_builtins(fault).items() if value is not None}

@@ -28,7 +28,7 @@ REQUEST_BUCKETS = (
 REASONS = ("stop", "length", "abort")
 
 
-class Histogram:
+class MeterHistogram:
     """A Prometheus histogram.
 
     Args:
@@ -65,13 +65,13 @@ class Meters:
     prefix_hits: int = 0
     preemptions: int = 0
     success: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))
-    first_token: Histogram = field(default_factory=lambda: Histogram(FIRST_TOKEN_BUCKETS))
-    inter_token: Histogram = field(default_factory=lambda: Histogram(TOKEN_BUCKETS))
-    latency: Histogram = field(default_factory=lambda: Histogram(REQUEST_BUCKETS))
-    queued: Histogram = field(default_factory=lambda: Histogram(REQUEST_BUCKETS))
-    inference: Histogram = field(default_factory=lambda: Histogram(REQUEST_BUCKETS))
-    prefill: Histogram = field(default_factory=lambda: Histogram(REQUEST_BUCKETS))
-    decode: Histogram = field(default_factory=lambda: Histogram(REQUEST_BUCKETS))
+    first_token: MeterHistogram = field(default_factory=lambda: MeterHistogram(FIRST_TOKEN_BUCKETS))
+    inter_token: MeterHistogram = field(default_factory=lambda: MeterHistogram(TOKEN_BUCKETS))
+    latency: MeterHistogram = field(default_factory=lambda: MeterHistogram(REQUEST_BUCKETS))
+    queued: MeterHistogram = field(default_factory=lambda: MeterHistogram(REQUEST_BUCKETS))
+    inference: MeterHistogram = field(default_factory=lambda: MeterHistogram(REQUEST_BUCKETS))
+    prefill: MeterHistogram = field(default_factory=lambda: MeterHistogram(REQUEST_BUCKETS))
+    decode: MeterHistogram = field(default_factory=lambda: MeterHistogram(REQUEST_BUCKETS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class _Collector(Collector):
         for name, (series, text) in _HISTOGRAMS.items():
             histogram = HistogramMetricFamily(series, text, labels=_LABELS)
             for model, one in meters.items():
-                found: Histogram = getattr(one, name)
+                found: MeterHistogram = getattr(one, name)
                 histogram.add_metric((model, "0"), list(found.buckets()), found.sum)
             yield histogram
 

@@ -16,7 +16,7 @@ import gtm
 from gtm.demo.backend import wire
 from gtm.demo.backend.engine import Engine
 from gtm.demo.backend.errors import ApiError, bad_request
-from gtm.demo.backend.faults import HEALTHY, Fault, FaultError, Mode, read_fault
+from gtm.demo.backend.faults import HEALTHY, FaultError, InjectedFault, Mode, read_fault
 from gtm.demo.backend.meters import Reading, metrics_text
 from gtm.demo.backend.models import Models
 from gtm.demo.backend.profile import Profile
@@ -82,13 +82,13 @@ class Backend(HttpServer):
                 timer.cancel()
         self._timer = self._over = None
 
-    def switch_soon(self, fault: Fault) -> None:
+    def switch_soon(self, fault: InjectedFault) -> None:
         """Fail in a way, or go on, once what is answered now is written."""
         task = self._loop.create_task(self.switch(fault))
         self._switching.add(task)
         task.add_done_callback(self._switching.discard)
 
-    async def switch(self, fault: Fault) -> None:
+    async def switch(self, fault: InjectedFault) -> None:
         """Fail in a way from now on, or go on.
 
         Raises:
@@ -97,7 +97,7 @@ class Backend(HttpServer):
         async with self._switch_lock:
             await self._switch(fault)
 
-    async def _switch(self, fault: Fault) -> None:
+    async def _switch(self, fault: InjectedFault) -> None:
         if self._over is not None:
             self._over.cancel()
             self._over = None
@@ -314,7 +314,7 @@ class Switch(HttpServer):
         return self._backends[int(stated) :][:1]
 
 
-def fault_of(request: Request) -> Fault:
+def fault_of(request: Request) -> InjectedFault:
     """The fault in a request's body.
 
     Raises:

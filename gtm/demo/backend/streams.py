@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gtm.demo.backend import wire
 from gtm.demo.backend.engine import Job
-from gtm.demo.backend.faults import Fault, Mode
+from gtm.demo.backend.faults import InjectedFault, Mode
 from gtm.demo.backend.meters import orca_header
 from gtm.demo.backend.protocol import Connection, Request
 from gtm.demo.backend.scheduler import Phase
@@ -128,7 +128,7 @@ class Answering:
         else:
             self._connection.fail(error)
 
-    def _stall(self, fault: Fault) -> None:
+    def _stall(self, fault: InjectedFault) -> None:
         self._stalled = True
         self._held = asyncio.get_running_loop().call_later(fault.pause, self.release)
 

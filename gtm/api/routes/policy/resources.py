@@ -41,7 +41,7 @@ from gtm.api.query import strict_router
 from gtm.api.schemas.base import Changed, ResourceChanged, ResourcePage, errors
 from gtm.control.errors import Invalid
 from gtm.control.policy import resources
-from gtm.control.policy.trial import Outcome
+from gtm.control.policy.trial import ChangeOutcome
 from gtm.core.model.kinds import KINDS, label
 from gtm.core.model.problems import Problem
 from gtm.documents import patching
@@ -115,7 +115,7 @@ async def refreshed(ctx: Context) -> None:
         await ctx.replica.watch.refresh()
 
 
-async def changed(ctx: Ctx, outcome: Outcome) -> dict[str, Any]:
+async def changed(ctx: Ctx, outcome: ChangeOutcome) -> dict[str, Any]:
     """What every change answers: revision, PENDING or IN_SYNC, warnings."""
     if ctx.present.revision < outcome.revision or outcome.claimed:
         await refreshed(ctx)

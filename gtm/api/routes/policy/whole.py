@@ -34,7 +34,7 @@ from gtm.api.schemas.policy import (
 from gtm.control.errors import BadRequest, PreconditionFailed
 from gtm.control.policy import changes as policy
 from gtm.control.policy import resources, revisions
-from gtm.control.policy.trial import Outcome
+from gtm.control.policy.trial import ChangeOutcome
 from gtm.core.model.kinds import KINDS
 from gtm.core.model.policy import Policy
 from gtm.core.model.regions import AdminState
@@ -156,7 +156,7 @@ def _expected(if_match: str | None) -> int | None:
 
 
 async def _policy_reply(
-    ctx: Context, outcome: Outcome, *, dry_run: bool = False
+    ctx: Context, outcome: ChangeOutcome, *, dry_run: bool = False
 ) -> TypedResponse[PolicyChanged]:
     return reply({**outcome.document(dry_run=dry_run), **await changed(ctx, outcome)})
 

@@ -22,7 +22,7 @@ _AT_ONCE = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class ChangedMeanwhile:
     """A resource that somebody else has changed since the draft began; None: there was, or is, none."""
 
     key: Key
@@ -48,7 +48,7 @@ class Against:
     `carried` are resources that somebody else has changed, and that were put together with the draft's.
     """
 
-    conflicts: tuple[Changed, ...] = ()
+    conflicts: tuple[ChangedMeanwhile, ...] = ()
     carried: tuple[Key, ...] = ()
     seen: str = ""
 
@@ -59,7 +59,7 @@ class _Now:
 
     revision: int
     tags: dict[str, str]
-    changed: tuple[Changed, ...]
+    changed: tuple[ChangedMeanwhile, ...]
 
     @property
     def seen(self) -> str:
@@ -145,7 +145,7 @@ async def _now_whole(api: Inside, draft: Draft, mine: Documents) -> _Now:
     then = documents(await _then(api, draft.revision))
     today = documents(found.value.policy)
     changed = [
-        Changed(key, then.get(key), today.get(key), mine.get(key))
+        ChangedMeanwhile(key, then.get(key), today.get(key), mine.get(key))
         for key in {**then, **today}
         if then.get(key) != today.get(key)
     ]
@@ -167,7 +167,7 @@ async def _now_part(api: Inside, draft: Draft, mine: Documents) -> _Now:
     stale = [key for key in keys if draft.tags.get(_text(key), "") != tags[_text(key)]]
     then = documents(await _then(api, draft.revision)) if stale else {}
     changed = [
-        Changed(key, then.get(key), found[key][0], mine.get(key))
+        ChangedMeanwhile(key, then.get(key), found[key][0], mine.get(key))
         for key in stale
         if then.get(key) != found[key][0]
     ]
