@@ -58,8 +58,12 @@ class Destination:
     @property
     def authority(self) -> str:
         """As in a URL, IPv6 addresses in brackets."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+        return host_port(self.host, self.port)
+
+
+def host_port(host: str, port: int) -> str:
+    """Host and port as they stand in a URL, IPv6 addresses in brackets (RFC 3986 §3.2.2)."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def refusal(address: Ip, allowed: tuple[Network, ...] = ()) -> str | None:

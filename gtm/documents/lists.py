@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from gtm.core.model.lists import ListedRegion
 from gtm.core.model.regions import Endpoint
+from gtm.destinations import host_port
 
 WEIGHTS = 256
 """What weights come to together: HAProxy takes none that is larger."""
@@ -63,7 +64,7 @@ class ListedServer:
     @property
     def authority(self) -> str:
         """Address and port as one text."""
-        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+        return host_port(self.address, self.port)
 
 
 class ListText(NamedTuple):

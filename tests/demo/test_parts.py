@@ -23,7 +23,7 @@ from gtm.demo.clients import Country, Demand, DemandProfile, client_of, countrie
 from gtm.demo.fetch import FetchError, FetchReply, parse_head, post
 from gtm.demo.resolver import Resolved, ResolveError, Resolver, query, read
 from gtm.demo.servers import MAX_SLOTS, MEAN_TOKENS, STEP_S, answer_tokens, profile, shared
-from gtm.demo.summary import End, Histogram, Result, Summary
+from gtm.demo.summary import End, Result, Summary, WaitHistogram
 from gtm.demo.traffic import completion, queue_wait, refusal
 from gtm.geoip.reader import Locator
 
@@ -204,7 +204,7 @@ def test_the_resolver_asks_once_per_scope_and_ttl() -> None:
 @given(st.lists(st.floats(0.01, 1e6), min_size=1, max_size=200), st.floats(0.01, 1.0))
 def test_quantiles_are_close(values: list[float], share: float) -> None:
     """A quantile is at most 2% above the exact one, and never below it."""
-    histogram = Histogram()
+    histogram = WaitHistogram()
     for value in values:
         histogram.add(value)
     exact = sorted(values)[max(0, min(len(values), -int(-share * len(values) // 1)) - 1)]

@@ -20,6 +20,7 @@ import dns.rdtypes.txtbase
 import dns.rrset
 
 from gtm.cli.common.exits import CommandError, Exit
+from gtm.destinations import host_port
 
 TIMEOUT = 5.0
 _PAYLOAD = 1232
@@ -37,7 +38,7 @@ class Server:
     port: int
 
     def __str__(self) -> str:
-        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+        return host_port(self.address, self.port)
 
 
 @dataclass(frozen=True, slots=True)

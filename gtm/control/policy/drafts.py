@@ -82,7 +82,7 @@ def read(asked: DraftText) -> dict[str, Any]:
 
     problems, compiled = list(folder.problems), not folder.problems
     if compiled:
-        compiled = _pairs(whole(folder.document().to_core())) <= MOST_PAIRS
+        compiled = pairs(whole(folder.document().to_core())) <= MOST_PAIRS
         if compiled:
             problems, _ = check_references(folder, whole)
     policy = None if problems else folder.document().model_dump(mode="json", exclude_unset=True)
@@ -93,7 +93,8 @@ def read(asked: DraftText) -> dict[str, Any]:
     return {"problems": lined, "compiled": compiled, "policy": policy, "revision": asked.revision}
 
 
-def _pairs(policy: Policy) -> int:
+def pairs(policy: Policy) -> int:
+    """How many of its regions × services and rules there are: the measure of how long it takes to look at a policy."""
     return len(policy.regions) * (len(policy.services) + len(policy.residency_rules))
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from gtm.client.generated import control_calls as calls
+from gtm.dashboard.charts import moment
 from gtm.dashboard.inside import ApiProblem, Inside, name
 from gtm.dashboard.pages import region_charts
 from gtm.dashboard.rendering import rendered
@@ -289,7 +290,7 @@ async def history(api: Inside, region: str, span: str, cursor: str | None, now: 
         api.ask(calls.list_health_steps(region=region, since=since, until=now, limit=MOST_SERIES)),
         api.ask(calls.list_health_changes(region=region, limit=MOST_CHANGES, cursor=cursor)),
     )
-    begins = _time(steps.since)
+    begins = moment(steps.since)
     return {
         "span": span,
         "since": begins,
@@ -333,7 +334,7 @@ def _pieces(
     alike: list[types.StepView] = []
     for step in (*steps, None):
         if alike and (step is None or _parts(alike[-1], step, size)):
-            begins, ends = _time(alike[0].start), min(until, _time(alike[-1].start) + size)
+            begins, ends = moment(alike[0].start), min(until, moment(alike[-1].start) + size)
             yield {
                 "kind": kind_of(alike[0]),
                 "x": round(WIDTH * (begins - since).total_seconds() / whole, 2),
@@ -347,7 +348,7 @@ def _pieces(
 
 def _parts(one: types.StepView, other: types.StepView, size: timedelta) -> bool:
     """Whether a step begins a new piece: it is not like the one before, or time is missing between them."""
-    return kind_of(one) != kind_of(other) or _time(other.start) - _time(one.start) != size
+    return kind_of(one) != kind_of(other) or moment(other.start) - moment(one.start) != size
 
 
 def _words(alike: Sequence[types.StepView], begins: datetime, ends: datetime) -> str:
@@ -358,7 +359,3 @@ def _words(alike: Sequence[types.StepView], begins: datetime, ends: datetime) ->
     probes = f"; {sum(one.failed for one in alike)} of {sum(told)} probes failed" if told else ""
     detail = next((one.detail for one in reversed(alike) if one.detail), "")
     return f"{begins:%H:%M}–{ends:%H:%M} UTC: {state}{probes}{f'; last: {detail}' if detail else ''}"
-
-
-def _time(text: str) -> datetime:
-    return datetime.fromisoformat(text).astimezone(UTC)

@@ -22,6 +22,7 @@ from gtm.core.decision.options import Option
 from gtm.core.memory import Memory
 from gtm.core.model.refusals import error_member
 from gtm.core.model.regions import Endpoint
+from gtm.destinations import host_port
 from gtm.http.answers.routes import EdgeHandoffs, ResolvedRequest
 from gtm.http.problems import NO_STORE, Head, Headers, ProblemError, Response, head_of, response_of
 
@@ -135,11 +136,11 @@ def admitted(way: tuple[Option, Endpoint, int]) -> Head:
     """What is said of a request that may go on: by its option, its endpoint and the revision of the policy."""
     option, endpoint, revision = way
     parts = urlsplit(endpoint.url)
-    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    upstream = host_port(parts.hostname or "", parts.port or _PORTS[parts.scheme.lower()])
     headers = (
         NO_STORE,
         (b"x-gtm-region", quote(option.region or "").encode()),
-        (b"x-gtm-upstream", f"{host}:{parts.port or _PORTS[parts.scheme.lower()]}".encode()),
+        (b"x-gtm-upstream", upstream.encode()),
         (b"x-gtm-upstream-url", endpoint.url.rstrip("/").encode()),
         (b"x-gtm-reason", option.reason.value.encode()),
         (b"x-gtm-revision", str(revision).encode()),

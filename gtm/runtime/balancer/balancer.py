@@ -31,6 +31,7 @@ from gtm.core.handoff.claims import Issuer
 from gtm.core.handoff.keys import OwnKey
 from gtm.core.model.references import meant
 from gtm.core.quota.leases import LeaseHolder
+from gtm.destinations import host_port
 from gtm.feed.client import BalancerFeedClient
 from gtm.feed.current import CurrentView
 from gtm.feed.reports import MAX_PUSHES, BalancerReply, BalancerReport
@@ -275,7 +276,7 @@ class Balancer(Follower):
     def admin_url(self) -> str:
         """Where its metrics and state are; empty before it has an address."""
         for one in self.owned.listeners(Use.ADMIN):
-            return f"http://{f'[{one.host}]' if ':' in one.host else one.host}:{one.port}"
+            return f"http://{host_port(one.host, one.port)}"
         return ""
 
     async def _serve(self, locator: Locator, ready: Callable[[], None]) -> None:

@@ -25,6 +25,7 @@ from gtm.core.balance.flights import PeerLoad
 from gtm.core.balance.groups import MOST_GROUPS
 from gtm.core.balance.sharing import FORGOTTEN_S, LOOK_EVERY, SlotUse, due
 from gtm.core.handoff.keys import OwnKey, key_bytes
+from gtm.destinations import host_port
 from gtm.feed.wire import CounterValue, Moment, Peer, PeersMessage, Requests
 from gtm.files import write_whole
 from gtm.nesting import shallow
@@ -445,17 +446,17 @@ class PeerLine:
         """Where others reach this balancer, as far as it can know."""
         if self.settings.peer_address:
             ((host, port),) = places([self.settings.peer_address])
-            return _written(host, port or self._port)
+            return host_port(host, port or self._port)
         host = self.settings.bind[0]
         if not ip_address(host).is_unspecified:
-            return _written(host, self._port)
+            return host_port(host, self._port)
         control = urlsplit(self.settings.control_url)
         try:
             with socket.socket(
                 socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM
             ) as asking:
                 asking.connect((control.hostname or "", control.port or 443))  # sends nothing
-                return _written(str(asking.getsockname()[0]), self._port)
+                return host_port(str(asking.getsockname()[0]), self._port)
         except OSError as error:
             logger.warning(
                 "the region's other balancers cannot reach this one, for its address is not known (%s): give --peer-address",
@@ -556,7 +557,3 @@ class PeerLine:
             },
             "refused": self._known.refused,
         }
-
-
-def _written(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

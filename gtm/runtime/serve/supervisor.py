@@ -25,6 +25,7 @@ import msgspec
 
 from gtm.demo.block import PORT as DEMO_PORT
 from gtm.demo.block import SWITCH_HOST, DemoFile, address, reserve_block
+from gtm.destinations import host_port
 from gtm.lockfile import holder_of
 from gtm.runtime.control.prepare import FirstToken
 from gtm.runtime.edge import orphans
@@ -464,8 +465,8 @@ async def _asked(host: str, port: int, path: str) -> bytes | None:
         async with asyncio.timeout(_ANSWER):
             reader, writer = await asyncio.open_connection(host, port)
             try:
-                name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-                writer.write(f"GET {path} HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n".encode())
+                asked = f"GET {path} HTTP/1.1\r\nHost: {host_port(host, port)}\r\nConnection: close\r\n\r\n"
+                writer.write(asked.encode())
                 head, _, body = (await reader.read(_MOST)).partition(b"\r\n\r\n")
                 while not reader.at_eof():
                     body += await reader.read(_MOST)
@@ -483,8 +484,7 @@ def _reachable(host: str) -> str:
 
 def _literal(host: str, port: int) -> str:
     """An address as it stands in a URL: one that is reachable, with brackets around IPv6."""
-    host = _reachable(host)
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return host_port(_reachable(host), port)
 
 
 def told_control(

@@ -21,7 +21,7 @@ from gtm.core.balance.backends import Backend, Condition
 from gtm.core.balance.flights import Flights
 from gtm.core.balance.health.health import BackendHealth
 from gtm.core.balance.health.settings import HealthSettings
-from gtm.demo.backend.faults import Fault, Mode
+from gtm.demo.backend.faults import InjectedFault, Mode
 from gtm.demo.backend.profile import Profile
 from gtm.demo.backend.protocol import Connection, Request
 from gtm.demo.backend.server import Backend as Server
@@ -69,7 +69,7 @@ class World:
 
     async def fail(self, mode: Mode, index: int = 0, **more: float) -> None:
         """Let a server fail in a way, or go on."""
-        await self.servers[index].switch(Fault(mode, **more))  # type: ignore[arg-type]
+        await self.servers[index].switch(InjectedFault(mode, **more))  # type: ignore[arg-type]
 
     async def until(self, holds: Callable[[], object]) -> None:
         """Wait for something to hold."""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 
 import uvloop
 
-from gtm.demo.backend.faults import Fault
+from gtm.demo.backend.faults import InjectedFault
 from gtm.demo.backend.profile import Profile
 from gtm.demo.backend.server import Backend
 from tests import uvloops
@@ -66,7 +66,7 @@ class Apart:
         """Run something in its loop."""
         return asyncio.run_coroutine_threadsafe(what, self._loop).result(PATIENCE)
 
-    def fail(self, fault: Fault) -> None:
+    def fail(self, fault: InjectedFault) -> None:
         """Make it fail."""
         self.do(self.backend.switch(fault))
 

@@ -15,8 +15,8 @@ from gtm.adapters.scrape import signals
 from gtm.adapters.servers import ServerType, read_server
 from gtm.demo.backend.engine import Engine, Job
 from gtm.demo.backend.errors import ApiError
-from gtm.demo.backend.faults import Fault, FaultError, Mode, read_fault
-from gtm.demo.backend.meters import Histogram, metrics_text, orca_header
+from gtm.demo.backend.faults import FaultError, InjectedFault, Mode, read_fault
+from gtm.demo.backend.meters import MeterHistogram, metrics_text, orca_header
 from gtm.demo.backend.models import Models
 from gtm.demo.backend.profile import Profile
 from gtm.demo.backend.requests import content_of, read_chat, read_completion
@@ -136,7 +136,7 @@ def test_adapters_are_listed() -> None:
 def test_histogram(values: list[tuple[float, int]]) -> None:
     """Buckets count what is at most their bound."""
     bounds = (0.5, 1.0, 5.0)
-    one = Histogram(bounds)
+    one = MeterHistogram(bounds)
     for value, times in values:
         one.observe(value, times)
     flat = [value for value, times in values for _ in range(times)]
@@ -183,7 +183,7 @@ def test_engine_conserves(requests: list[tuple[float, int, bool]], looks: list[f
         for look in sorted(look for look in looks if look <= at):
             one.advance(look)
         if number == len(requests) // 2:
-            one.switch(Fault(mode), at)
+            one.switch(InjectedFault(mode), at)
         try:
             jobs.append(submit(one, at, answer, text=str(number)))
         except ApiError:
@@ -192,7 +192,7 @@ def test_engine_conserves(requests: list[tuple[float, int, bool]], looks: list[f
         if cancelled:
             one.cancel(jobs[-1])
             one.cancel(jobs[-1])
-    one.switch(Fault(), 5.0)
+    one.switch(InjectedFault(), 5.0)
     run(one, 5.0)
     assert len(jobs) + refused == len(requests)
     state = one.state(9.0)

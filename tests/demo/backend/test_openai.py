@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import openai
 import pytest
 
-from gtm.demo.backend.faults import Fault, Mode
+from gtm.demo.backend.faults import InjectedFault, Mode
 from tests.demo.backend.harness import MODEL, Apart, apart
 
 HELLO: list[openai.types.chat.ChatCompletionMessageParam] = [{"role": "user", "content": "Say hello."}]
@@ -165,12 +165,12 @@ def test_errors(client: openai.OpenAI, server: Apart) -> None:
     with pytest.raises(openai.APIStatusError) as large:
         client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "x" * 5_000_000}])
     assert large.value.status_code == 413
-    server.fail(Fault(Mode.ERROR))
+    server.fail(InjectedFault(Mode.ERROR))
     try:
         with pytest.raises(openai.InternalServerError):
             client.chat.completions.create(model=MODEL, messages=HELLO)
     finally:
-        server.fail(Fault())
+        server.fail(InjectedFault())
 
 
 def test_engine_dies_in_a_stream(client: openai.OpenAI, server: Apart) -> None:
@@ -178,8 +178,8 @@ def test_engine_dies_in_a_stream(client: openai.OpenAI, server: Apart) -> None:
     stream = client.chat.completions.create(model=MODEL, messages=HELLO, max_tokens=8000, stream=True)
     try:
         assert [next(stream).choices[0].finish_reason for _ in range(3)] == [None] * 3
-        server.fail(Fault(Mode.OOM))
+        server.fail(InjectedFault(Mode.OOM))
         with pytest.raises(openai.APIError, match="EngineCore"):
             list(stream)
     finally:
-        server.fail(Fault())
+        server.fail(InjectedFault())

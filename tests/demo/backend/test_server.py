@@ -10,7 +10,7 @@ from http import HTTPStatus
 import pytest
 
 from gtm.demo.backend.errors import ApiError
-from gtm.demo.backend.faults import HEALTHY, Fault, FaultError, Mode, read_fault
+from gtm.demo.backend.faults import HEALTHY, FaultError, InjectedFault, Mode, read_fault
 from gtm.demo.backend.profile import Profile
 from gtm.demo.backend.protocol import MAX_BODY, MAX_HEAD, MAX_HEADERS
 from gtm.demo.backend.server import Backend, Switch
@@ -273,7 +273,7 @@ def test_stall(stream: bool) -> None:
             assert len(words(await client.events()).split()) == 16
         else:
             assert (await client.answer())[0] == 200
-        await backend.switch(Fault(Mode.STALL, seconds=0.01))
+        await backend.switch(InjectedFault(Mode.STALL, seconds=0.01))
         assert (await (await Client.to(backend)).ask("POST", CHAT, ask(20)))[0] == 200
 
     running(test)
@@ -424,7 +424,7 @@ def test_slow() -> None:
             """Nobody listens."""
 
     times = {}
-    for fault in (HEALTHY, Fault(Mode.SLOW, factor=4.0)):
+    for fault in (HEALTHY, InjectedFault(Mode.SLOW, factor=4.0)):
         engine = Engine(QUICK, Models(QUICK, [MODEL]))
         engine.switch(fault, 0.0)
         engine.submit(read_chat(ask(10)), Nobody(), 0.0)

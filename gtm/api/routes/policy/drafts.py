@@ -17,14 +17,13 @@ from gtm.api.schemas.policy import PolicyChanged
 from gtm.api.schemas.traffic import ExplanationView, SimulationView
 from gtm.control.errors import ContentTooLarge, NotFound
 from gtm.control.policy.changes import current_policy
-from gtm.control.policy.drafts import DraftJob, PlanRequest, SimulateRequest, done, explained, parsed
+from gtm.control.policy.drafts import DraftJob, PlanRequest, SimulateRequest, done, explained, pairs, parsed
 from gtm.control.policy.gone import in_text, remembered
 from gtm.control.policy.questions import ExplainRequest
 from gtm.control.policy.simulation import Situation
 from gtm.control.policy.traffic import recorded, since_now
 from gtm.control.policy.trial import Rules, Trial
 from gtm.core.demand.traffic import Traffic, TrafficSample
-from gtm.core.model.policy import Policy
 from gtm.core.model.requests import Location
 from gtm.documents import fields as f
 from gtm.geoip.networks import locate_client, parse_client, told_subnet
@@ -110,17 +109,13 @@ async def plan_policy(
     rules = Rules(ctx.settings.max_moved_share, who.role, ctx.present.keys, ctx.settings.fence_approvals)
     job = DraftJob("plan", body, situation, running, revision, trial=Trial(rules, writing, managed, gone))
     # What is short in a thread, which Terraform waits for several times a plan; else apart.
-    if len(body) <= MAX_SHORT and _pairs(running) <= MAX_PAIRS_HERE:
+    if len(body) <= MAX_SHORT and pairs(running) <= MAX_PAIRS_HERE:
         async with ctx.readers:
             found = await asyncio.to_thread(done, job)
         return reply({**found, "sync": await ctx.sync(revision)})
     said = await ctx.apart.run(job)
     sync = msgspec.json.encode(await ctx.sync(revision))
     return TypedResponse(said[:-1] + b',"sync":' + sync + b"}", media_type="application/json")
-
-
-def _pairs(policy: Policy) -> int:
-    return len(policy.regions) * (len(policy.services) + len(policy.residency_rules))
 
 
 async def _traffic(ctx: Context, glance: _Glance, situation: Situation) -> Traffic | None:

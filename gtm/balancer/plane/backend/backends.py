@@ -23,7 +23,7 @@ from httptools import HttpParserError, HttpResponseParser
 from gtm.balancer.plane.backend.upstream import Upstream
 from gtm.balancer.plane.flow import feed, left_in
 from gtm.core.handoff.keys import PublicKeys
-from gtm.destinations import Destination, DestinationError, Network, addresses
+from gtm.destinations import Destination, DestinationError, Network, addresses, host_port
 from gtm.geoip.client import is_in
 from gtm.handoff.proof import FIELD, NONCE, PATH, proves, question
 
@@ -221,9 +221,7 @@ def placed(url: str, places: Sequence[tuple[str, int | None]]) -> str:
 
 
 def _written(address: str, port: int | None) -> str:
-    if port is None:
-        return address
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    return address if port is None else host_port(address, port)
 
 
 def _places(parts: SplitResult, port: int) -> tuple[tuple[str, int], ...]:
