@@ -202,7 +202,7 @@ def _facts(decision: JsonObject, family: AddressFamily | None) -> None:
     found = [client.country or "unknown place"]
     if client.source != "none":
         found.append(f"{client.source} {client.network or ''}".rstrip())
-    endpoint = decision.endpoint or {"url": "", "ipv4": [], "ipv6": [], "cname": None}
+    endpoint = decision.endpoint
     asked = decision.get("request", {})
     if asked.get("location", {}).get("anonymous"):
         found.append("anonymising network")
@@ -220,8 +220,8 @@ def _facts(decision: JsonObject, family: AddressFamily | None) -> None:
                 "refused" if refused else "region",
                 output.text(_answer(decision), "red" if refused else "green"),
             ),
-            ("endpoint", endpoint["url"]),
-            ("addresses", " ".join((*endpoint["ipv4"], *endpoint["ipv6"], endpoint["cname"] or ""))),
+            ("endpoint", endpoint and endpoint.url),
+            ("addresses", endpoint and " ".join((*endpoint.ipv4, *endpoint.ipv6, endpoint.cname or ""))),
             *_records(decision, family),
             ("ttl", f"{decision.ttl} s"),
             ("policy", f"{by}, epoch {decision.epoch}"),

@@ -11,11 +11,11 @@ from __future__ import annotations
 import shlex
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gtm.cli.common import output
 from gtm.cli.common.exits import CommandError, Exit
@@ -85,14 +85,14 @@ class ListFiles:
             CommandError: a file cannot be written.
         """
         found = {
-            one["service"] if one["data_class"] is None else f"{one['service']}.{one['data_class']}": one
-            for one in answer["lists"]
-            if not self.wanted.data_classes or one["data_class"] in self.wanted.data_classes
+            one.service if one.data_class is None else f"{one.service}.{one.data_class}": one
+            for one in answer.lists
+            if not self.wanted.data_classes or one.data_class in self.wanted.data_classes
         }
         for name in [*found, *(self._texts.keys() - found.keys())]:
             one = found.get(name)
-            self._put(name, () if one is None else tuple(map(_region, one["regions"])))
-            left = None if one is None else one["holds_for"]
+            self._put(name, () if one is None else tuple(map(_region, one.regions)))
+            left = None if one is None else one.holds_for
             self._until[name] = inf if left is None else asked + left
 
     def gone(self) -> None:
@@ -193,7 +193,7 @@ def write(command: Command, wanted: WantedLists, *, watch: bool) -> None:
     files = ListFiles(wanted)
     asked = files.clock()
     answer = ask()
-    if wanted.service is not None and not answer["lists"]:
+    if wanted.service is not None and not answer.lists:
         files.gone()
         files.tell()
     _require_known(answer, wanted)
@@ -231,22 +231,20 @@ def _again(ask: Callable[[], types.ListsView], files: ListFiles, asked: float, *
     return False
 
 
-def _require_known(answer: Mapping[str, Any], wanted: WantedLists) -> None:
+def _require_known(answer: types.ListsView, wanted: WantedLists) -> None:
     """Say which name the policy does not know."""
-    lists = answer["lists"]
+    lists = answer.lists
     if wanted.service is not None and not lists:
         raise CommandError(f"there is no service `{wanted.service}`: `gtm services list` has all")
-    known = {one["data_class"] for one in lists if one["data_class"] is not None}
+    known = {one.data_class for one in lists if one.data_class is not None}
     for name in wanted.data_classes:
         if lists and name not in known:
             raise CommandError(f"there is no data class `{name}`{meant(name, known)}")
 
 
 def _region(told: types.ListedRegionSchema) -> ListedRegion:
-    endpoints = tuple(
-        Endpoint(one["url"], tuple(one["ipv4"]), tuple(one["ipv6"])) for one in told["endpoints"]
-    )
-    return ListedRegion(told["region"], told["share"], told["standby"], endpoints)
+    endpoints = tuple(Endpoint(one.url, tuple(one.ipv4), tuple(one.ipv6)) for one in told.endpoints)
+    return ListedRegion(told.region, told.share, told.standby, endpoints)
 
 
 def _words(regions: Sequence[ListedRegion]) -> str:

@@ -17,6 +17,7 @@ from gtm.cli.common.commands import Command
 from gtm.cli.common.exits import CommandError, Exit
 from gtm.cli.policy import listing
 from gtm.cli.policy.listing import ListFiles, WantedLists
+from gtm.client.objects import as_answered
 from gtm.core.model.access import Role
 from gtm.documents.lists import ListFormat
 from gtm.feed.reports import EdgeReport
@@ -166,7 +167,7 @@ def _answer(*regions: str, holds: float | None = None) -> Any:
             for name in regions
         ],
     }
-    return {"revision": 1, "epoch": 1, "lists": [one]}
+    return as_answered({"revision": 1, "epoch": 1, "lists": [one]})
 
 
 def test_a_list_ends_when_the_law_may_have_changed(tmp_path: Path) -> None:
@@ -190,7 +191,7 @@ def test_what_is_gone_from_the_policy_names_no_region(tmp_path: Path) -> None:
     """Its file stays, for proxies go on with what they had where a file is missing."""
     files = ListFiles(WantedLists(ListFormat.HAPROXY, tmp_path))
     files.take(_answer("de"), 0.0)
-    files.take({**_answer("de"), "lists": []}, 1.0)
+    files.take(as_answered({**_answer("de"), "lists": []}), 1.0)
     assert _shown(tmp_path / "chat.cfg") == "backend chat\n"
 
 
