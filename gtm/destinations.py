@@ -12,7 +12,7 @@ import socket
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_address, ip_network
 
-from gtm.core.model.addresses import Ip, led_to
+from gtm.core.model.addresses import Ip, host_port, led_to
 
 Network = IPv4Network | IPv6Network
 
@@ -59,11 +59,6 @@ class Destination:
     def authority(self) -> str:
         """As in a URL, IPv6 addresses in brackets."""
         return host_port(self.host, self.port)
-
-
-def host_port(host: str, port: int) -> str:
-    """Host and port as they stand in a URL, IPv6 addresses in brackets (RFC 3986 §3.2.2)."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def refusal(address: Ip, allowed: tuple[Network, ...] = ()) -> str | None:

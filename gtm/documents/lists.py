@@ -18,9 +18,9 @@ from ipaddress import ip_address
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from gtm.core.model.addresses import host_port
 from gtm.core.model.lists import ListedRegion
 from gtm.core.model.regions import Endpoint
-from gtm.destinations import host_port
 
 WEIGHTS = 256
 """What weights come to together: HAProxy takes none that is larger."""

@@ -20,7 +20,7 @@ import dns.rdtypes.txtbase
 import dns.rrset
 
 from gtm.cli.common.exits import CommandError, Exit
-from gtm.destinations import host_port
+from gtm.core.model.addresses import host_port
 
 TIMEOUT = 5.0
 _PAYLOAD = 1232

@@ -1,4 +1,4 @@
-"""IPv6 addresses that stand for IPv4 addresses."""
+"""Addresses as they stand in URLs, and IPv6 addresses that stand for IPv4 addresses."""
 
 from __future__ import annotations
 
@@ -50,3 +50,8 @@ def led_to(address: Ip) -> Iterator[IPv4Address]:
             found = IPv4Address(taken[:4])
             if found not in _UNSPECIFIED:  # zeros are the prefix's or the suffix's of another length
                 yield found
+
+
+def host_port(host: str, port: int) -> str:
+    """Host and port as they stand in a URL, IPv6 addresses in brackets (RFC 3986 §3.2.2)."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -20,9 +20,9 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 from gtm.core.decision.options import Option
 from gtm.core.memory import Memory
+from gtm.core.model.addresses import host_port
 from gtm.core.model.refusals import error_member
 from gtm.core.model.regions import Endpoint
-from gtm.destinations import host_port
 from gtm.http.answers.routes import EdgeHandoffs, ResolvedRequest
 from gtm.http.problems import NO_STORE, Head, Headers, ProblemError, Response, head_of, response_of
 

@@ -29,9 +29,9 @@ from gtm.balancer.decide.gate import OwnHandoffs, no_region
 from gtm.balancer.metrics import render_untold
 from gtm.core.handoff.claims import Issuer
 from gtm.core.handoff.keys import OwnKey
+from gtm.core.model.addresses import host_port
 from gtm.core.model.references import meant
 from gtm.core.quota.leases import LeaseHolder
-from gtm.destinations import host_port
 from gtm.feed.client import BalancerFeedClient
 from gtm.feed.current import CurrentView
 from gtm.feed.reports import MAX_PUSHES, BalancerReply, BalancerReport

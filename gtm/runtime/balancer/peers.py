@@ -25,7 +25,7 @@ from gtm.core.balance.flights import PeerLoad
 from gtm.core.balance.groups import MOST_GROUPS
 from gtm.core.balance.sharing import FORGOTTEN_S, LOOK_EVERY, SlotUse, due
 from gtm.core.handoff.keys import OwnKey, key_bytes
-from gtm.destinations import host_port
+from gtm.core.model.addresses import host_port
 from gtm.feed.wire import CounterValue, Moment, Peer, PeersMessage, Requests
 from gtm.files import write_whole
 from gtm.nesting import shallow

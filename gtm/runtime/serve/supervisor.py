@@ -23,9 +23,9 @@ from pathlib import Path
 
 import msgspec
 
+from gtm.core.model.addresses import host_port
 from gtm.demo.block import PORT as DEMO_PORT
 from gtm.demo.block import SWITCH_HOST, DemoFile, address, reserve_block
-from gtm.destinations import host_port
 from gtm.lockfile import holder_of
 from gtm.runtime.control.prepare import FirstToken
 from gtm.runtime.edge import orphans

@@ -23,7 +23,8 @@ from httptools import HttpParserError, HttpResponseParser
 from gtm.balancer.plane.backend.upstream import Upstream
 from gtm.balancer.plane.flow import feed, left_in
 from gtm.core.handoff.keys import PublicKeys
-from gtm.destinations import Destination, DestinationError, Network, addresses, host_port
+from gtm.core.model.addresses import host_port
+from gtm.destinations import Destination, DestinationError, Network, addresses
 from gtm.geoip.client import is_in
 from gtm.handoff.proof import FIELD, NONCE, PATH, proves, question
 
