@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import update_wrapper, wraps
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
 from gtm.client.calls import Call, PagedCall
 
 if TYPE_CHECKING:
-    from gtm.client.sessions import AsyncSession, Session
+    from gtm.client.sessions import Session
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Now = TypeVar("Now")
 Later = TypeVar("Later")
+
+
+class AsyncAsker(Protocol):
+    """What sends calls with asyncio, such as a session."""
+
+    async def ask(self, call: Call[T]) -> T:
+        """Make a call; what it answers."""
+        ...
 
 
 class Method(Generic[P, Now, Later]):
@@ -30,7 +38,7 @@ class Method(Generic[P, Now, Later]):
         self._how = how
         update_wrapper(self, make)
 
-    def __call__(self, session: Session | AsyncSession, *given: Any, **named: Any) -> Any:
+    def __call__(self, session: Session | AsyncAsker, *given: Any, **named: Any) -> Any:
         return getattr(session, self._how)(self._make(*given, **named))
 
     @overload
@@ -38,7 +46,7 @@ class Method(Generic[P, Now, Later]):
     @overload
     def __get__(self, session: Session, _: type) -> Callable[P, Now]: ...
     @overload
-    def __get__(self, session: AsyncSession, _: type) -> Callable[P, Later]: ...
+    def __get__(self, session: AsyncAsker, _: type) -> Callable[P, Later]: ...
     def __get__(self, session: Any, _: type) -> Any:
         if session is None:
             return self

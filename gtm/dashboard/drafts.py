@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from gtm.client.generated import control_calls as calls
 from gtm.client.objects import JsonObject
 from gtm.core.model.kinds import KINDS
 from gtm.dashboard.inside import ApiProblem, Inside, name
@@ -117,7 +116,7 @@ class Draft(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     async def read(self, api: Inside) -> types.ReadView:
         """What control reads of the text."""
         body: Any = {"text": self.text, **self.partial}
-        return await api.ask(calls.read_policy(body))
+        return await api.read_policy(body)
 
     def called(self, found: types.ReadView) -> str:
         """What a draft is of, in a word; `found` is what control reads of it."""

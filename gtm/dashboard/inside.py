@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Scope
 from gtm.api.context import PRINCIPAL, Principal
 from gtm.client.calls import Answer, Call
 from gtm.client.generated import control_calls as calls
+from gtm.client.generated.control_methods import ControlMethods
 from gtm.client.objects import JsonObject
 
 T = TypeVar("T")
@@ -32,8 +33,8 @@ class ApiProblem(Exception):  # noqa: N818 - what the API calls it
         self.document = document
 
 
-class Inside:
-    """Sends the calls of `gtm.client` to the API in this process.
+class Inside(ControlMethods):
+    """Sends the calls of `gtm.client` to the API in this process; of lists the methods are not for pages, which ask for one part of them.
 
     Args:
         app: the API.

@@ -64,7 +64,7 @@ async def _access(visit: Visit) -> Response:
 async def _overview(visit: Visit, status: int = 200, **more: Any) -> Response:
     """The page, perhaps with a problem or a new token on it."""
     now = datetime.now(UTC)
-    sessions = (await visit.api.ask(calls.list_sessions())).items_
+    sessions = (await visit.api.list_sessions()).items_
     values: dict[str, Any] = {
         "sessions": sessions,
         "people": _people(sessions),
@@ -172,7 +172,7 @@ async def _create(visit: Visit) -> Response:
     if days in LASTS and days:
         body["expires_at"] = (datetime.now(UTC) + timedelta(days=int(days))).isoformat()
     try:
-        made = await visit.api.ask(calls.create_token(body))
+        made = await visit.api.create_token(body)
     except ApiProblem as found:
         return await _overview(visit, found.status, problem=found.document, given=given)
     command = ["gtm", "token", "create", body["name"], "--role", body["role"]]
@@ -192,7 +192,7 @@ async def _token(visit: Visit, status: int = 200, problem: Mapping[str, Any] | N
     wanted = name(visit.part("token"))
     tokens, sessions, edges, balancers = await asyncio.gather(
         _all_tokens(visit),
-        visit.api.ask(calls.list_sessions()),
+        visit.api.list_sessions(),
         _told(visit, calls.list_edges()),
         _told(visit, calls.list_balancers()),
     )
@@ -250,7 +250,7 @@ async def _rotate(visit: Visit) -> Response:
     if owner:
         body["owner"] = owner
     try:
-        made = await visit.api.ask(calls.rotate_token(wanted, body))
+        made = await visit.api.rotate_token(wanted, body)
     except ApiProblem as found:
         return await _token(visit, found.status, found.document)
     words = ["gtm", "token", "rotate", wanted, "--grace", _CLI_GRACES[grace]]
@@ -262,7 +262,7 @@ async def _rotate(visit: Visit) -> Response:
 async def _revoke(visit: Visit) -> Response:
     """Revoke a token, and those that it replaced."""
     wanted = name(visit.part("token"))
-    await visit.api.ask(calls.revoke_token(wanted))
+    await visit.api.revoke_token(wanted)
     return visit.go("/access")
 
 
@@ -273,7 +273,7 @@ async def _revoke(visit: Visit) -> Response:
 async def _end(visit: Visit) -> Response:
     """Sign one browser out."""
     session = (await visit.form()).get("session", "")
-    await visit.api.ask(calls.end_session(name(session)))
+    await visit.api.end_session(name(session))
     return visit.go("/access")
 
 
@@ -281,5 +281,5 @@ async def _end(visit: Visit) -> Response:
 async def _end_all(visit: Visit) -> Response:
     """Sign somebody out everywhere."""
     who = (await visit.form()).get("name", "")
-    await visit.api.ask(calls.end_sessions(name(who)))
+    await visit.api.end_sessions(name(who))
     return visit.go("/access")

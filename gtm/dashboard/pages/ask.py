@@ -12,7 +12,6 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from gtm.client.generated import control_calls as calls
 from gtm.client.objects import JsonObject
 from gtm.core.model.services import Priority
 from gtm.dashboard.inside import ApiProblem, Inside
@@ -44,7 +43,7 @@ async def _ask(visit: Visit) -> Response:
     status = 200
     if asked["service"] is not None:
         try:
-            answer = await visit.api.ask(calls.explain_route(question(asked)))
+            answer = await visit.api.explain_route(question(asked))
         except ApiProblem as problem:
             found, status = problems(problem), problem.status
     shown = None if answer is None else Shown(answer, names.regions, question(asked).get("at"))
@@ -79,7 +78,7 @@ class KnownNames:
 
 async def choices(api: Inside) -> KnownNames:
     """What the policy in force knows."""
-    found = await api.ask(calls.list_names(limit=MOST_NAMES))
+    found = await api.list_names(limit=MOST_NAMES)
     return KnownNames(
         found.services,
         found.tenants,

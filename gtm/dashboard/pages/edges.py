@@ -29,9 +29,7 @@ MOST_DIFFERING = 100
 @page("/edges")
 async def _edges(visit: Visit) -> Response:
     """Edges as they are now; keys and tokens, which move slowly, as of now."""
-    seen, dnssec, tokens = await asyncio.gather(
-        look(visit.api), visit.api.ask(calls.list_dnssec()), _tokens(visit)
-    )
+    seen, dnssec, tokens = await asyncio.gather(look(visit.api), visit.api.list_dnssec(), _tokens(visit))
     return visit.render("edges.html", **body(seen), dnssec=dnssec, tokens=tokens)
 
 
@@ -54,7 +52,7 @@ async def _edge(visit: Visit) -> Response:
     found = next((one for one in body(seen)["edges"] if one.name == wanted), None)
     if found is None:
         raise ApiProblem(404, {"title": "not found", "detail": f"no edge named `{wanted}` was ever heard of"})
-    told = await visit.api.ask(calls.get_edge(wanted))
+    told = await visit.api.get_edge(wanted)
     rows = [row for row in _rows(seen.health) if row.edge.partition("/")[0] == wanted]
     rows.sort(key=lambda row: (row.status == row.agreed, row.status == "up", row.region, row.url))
     return visit.render(
@@ -74,7 +72,7 @@ async def _edge(visit: Visit) -> Response:
 async def _forget(visit: Visit) -> Response:
     """Strike an edge off that is gone; the API refuses while it is live."""
     wanted = name(visit.part("name"))
-    await visit.api.ask(calls.forget_edge(wanted))
+    await visit.api.forget_edge(wanted)
     return visit.go("/edges")
 
 
@@ -98,9 +96,7 @@ def dns_shares(dns: types.DnsRates) -> dict[str, Any]:
 
 async def look(api: Inside) -> JsonObject:
     """Edges, what they see, and the revisions that some of them lack."""
-    edges, status, health = await asyncio.gather(
-        api.ask(calls.list_edges()), api.ask(calls.get_status()), api.ask(calls.get_health())
-    )
+    edges, status, health = await asyncio.gather(api.list_edges(), api.get_status(), api.get_health())
     revision = status.sync.revision
     lacked = sorted({one.revision + 1 for one in edges.items_ if one.revision < revision})
     # What is not known, as while the database is down, stands there as None.

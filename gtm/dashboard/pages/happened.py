@@ -71,7 +71,7 @@ async def _happened(visit: Visit) -> Response:
     over = chosen.over if chosen.over in OVER else "24h"
     assert over is not None  # noqa: S101 - it has a usual value
     names, found = await asyncio.gather(
-        visit.api.ask(calls.list_names()), look(visit.api, chosen, now - BACK[over], now)
+        visit.api.list_names(), look(visit.api, chosen, now - BACK[over], now)
     )
     return visit.render(
         "happened.html",

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from gtm.client.generated import control_calls as calls
 from gtm.dashboard.inside import ApiProblem
 from gtm.dashboard.visits import Visit, page
 
@@ -25,12 +24,12 @@ async def _latency(visit: Visit) -> Response:
     chosen = {field: visit.query(field) for field in FIELDS}
     problem, status = None, 200
     try:
-        seen = await visit.api.ask(calls.get_latency(**_asked(chosen)))
+        seen = await visit.api.get_latency(**_asked(chosen))
     except ApiProblem as found:
         if found.status >= 500:
             raise
         problem, status = found.document, found.status
-        seen = await visit.api.ask(calls.get_latency())
+        seen = await visit.api.get_latency()
     estimates = seen.estimates
     disputed = seen.doubts.disputed
     return visit.render(

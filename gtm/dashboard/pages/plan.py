@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from gtm.client.generated import control_calls as calls
 from gtm.dashboard.inside import Inside
 from gtm.dashboard.rendering import count, rendered
 from gtm.dashboard.visits import Visit, page
@@ -54,7 +53,7 @@ async def _live(visit: Visit) -> Response:
 
 async def look(api: Inside) -> dict[str, Any]:
     """The plan, and regions as they are."""
-    plan, top = await asyncio.gather(api.ask(calls.get_plan()), api.ask(calls.get_top()))
+    plan, top = await asyncio.gather(api.get_plan(), api.get_top())
     return {"plan": plan, "top": top}
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
-from gtm.client.generated import control_calls as calls
 from gtm.dashboard import charts
 from gtm.dashboard.inside import ApiProblem
 from gtm.dashboard.pages.simulate import BACK, TRAFFIC
@@ -57,7 +56,7 @@ async def _history(visit: Visit) -> Response:
     asked = f"$GTM_CONTROL_URL/v1/plan/history?since=$(date -u -d '-{over_in_words(over)}' +%FT%TZ)"
     values["commands"] = [f'curl -H "Authorization: Bearer $GTM_TOKEN" "{asked}"']
     try:
-        found = await visit.api.ask(calls.get_plan_history(since=since, column=MEASURES[measure].field))
+        found = await visit.api.get_plan_history(since=since, column=MEASURES[measure].field)
     except ApiProblem as problem:
         return visit.render(template, problem.status, problem=problem.document, shown=None, **values)
     return visit.render(template, problem=None, shown=shown(found, MEASURES[measure]), **values)

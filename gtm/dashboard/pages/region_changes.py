@@ -57,7 +57,7 @@ async def _change(visit: Visit) -> Response:
     if change is None:
         raise HTTPException(404)
     which = name(visit.part("name"))
-    top = await visit.api.ask(calls.get_top())
+    top = await visit.api.get_top()
     region = next((one for one in top.regions if one.region == which), None)
     if region is None:
         raise ApiProblem(404, {"title": "not found", "detail": f"there is no region `{which}`"})
@@ -109,7 +109,7 @@ async def preview(api: Inside, which: str, change: Change, chosen: str) -> dict[
     Raises:
         ApiProblem: the region cannot be read.
     """
-    draft = drafted(await api.ask(calls.get_regions(which)), change.state)
+    draft = drafted(await api.get_regions(which), change.state)
     simulated, judged = await asyncio.gather(
         _simulated(api, draft, chosen),
         _answer(api, calls.apply_policy(draft | {"dry_run": True})),

@@ -68,7 +68,7 @@ def state_of(one: types.TopRegion) -> str:
 @page("/regions")
 async def _regions(visit: Visit) -> Response:
     chosen = RegionFilter.of(visit)
-    shown = table(await visit.api.ask(calls.get_top()), chosen)
+    shown = table(await visit.api.get_top(), chosen)
     countries = sorted({one.country for one in shown["top"].regions})
     return visit.render(
         "regions.html",
@@ -85,7 +85,7 @@ async def _live_regions(visit: Visit) -> Response:
     chosen, api = RegionFilter.of(visit), visit.api
 
     async def render() -> Mapping[str, str]:
-        return {"regions": rendered("regions_table.html", table(await api.ask(calls.get_top()), chosen))}
+        return {"regions": rendered("regions_table.html", table(await api.get_top(), chosen))}
 
     return visit.stream(render, "regions", asdict(chosen))
 
@@ -141,7 +141,7 @@ async def _history(visit: Visit) -> Response:
 async def _document(api: Inside, which: str) -> tuple[Mapping[str, Any] | None, str]:
     """What the policy says of a region, or why that cannot be said: the database has it, all else is in memory."""
     try:
-        return await api.ask(calls.get_regions(which)), ""
+        return await api.get_regions(which), ""
     except ApiProblem as found:
         return None, str(found)
 
@@ -166,17 +166,17 @@ async def look(api: Inside, which: str) -> dict[str, Any]:
     Raises:
         ApiProblem: 404, there is no such region.
     """
-    top = await api.ask(calls.get_top())
+    top = await api.get_top()
     region = _of(which, top.regions)
     if region is None:
         raise ApiProblem(404, {"title": "not found", "detail": f"there is no region `{which}`"})
     health, load, balancers, inside, status, demand = await asyncio.gather(
-        api.ask(calls.get_health(region=which)),
-        api.ask(calls.get_load(region=which)),
-        api.ask(calls.list_balancers()),
-        api.ask(calls.get_inside(region=which)),
-        api.ask(calls.get_status()),
-        api.ask(calls.get_demand(limit=MOST_ROWS, region=which)),
+        api.get_health(region=which),
+        api.get_load(region=which),
+        api.list_balancers(),
+        api.get_inside(region=which),
+        api.get_status(),
+        api.get_demand(limit=MOST_ROWS, region=which),
     )
     capacity = _of(which, load.regions)
     return {

@@ -85,8 +85,8 @@ async def _look(api: Inside, asked: Mapping[str, Any], cursor: str | None) -> di
     stated = {name: asked[name] for name in ("tenant", "data_class", "at") if name in asked}
     matrix, calendar, watched, jurisdictions = await asyncio.gather(
         api.ask(calls.get_residency(**asked, limit=PER_PAGE, cursor=cursor)),
-        api.ask(calls.get_residency_calendar(**stated)),
-        api.ask(calls.get_monitored_rules()),
+        api.get_residency_calendar(**stated),
+        api.get_monitored_rules(),
         api.ask(calls.list_jurisdictions(limit=1000)),
     )
     decisions = [

@@ -211,9 +211,7 @@ async def _report(api: Inside, asked: SimulationAsked) -> dict[str, Any]:
             words = {"title": "The draft has problems", "detail": "open it at its own page: they stand there"}
             return {**facts, "problem": words}
         body = asked.body(policy, datetime.now(UTC))
-        made, tried = await asyncio.gather(
-            api.ask(calls.simulate_policy(body)), _tried(api, asked.draft, policy)
-        )
+        made, tried = await asyncio.gather(api.simulate_policy(body), _tried(api, asked.draft, policy))
     except ApiProblem as error:
         return {**facts, "problem": error.document}
     changes = {} if tried is None else shown(tried.changes)

@@ -11,7 +11,6 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from gtm.api.context import authenticate
-from gtm.client.generated import control_calls as calls
 from gtm.control.errors import ControlError
 from gtm.control.live import sessions
 from gtm.control.live.sessions import LASTS, Person, digest
@@ -134,7 +133,7 @@ async def _out(visit: Visit) -> Response:
     by_provider = visit.dashboard.identity is not None and "@" in visit.session.name
     answer: Response = RedirectResponse(f"/sign-in{'?out=provider' if by_provider else ''}", 303, PERSONAL)
     try:
-        await visit.api.ask(calls.end_session(visit.session.id))
+        await visit.api.end_session(visit.session.id)
     except ApiProblem as found:
         if found.status == 503:
             words = (

@@ -101,7 +101,7 @@ async def managers(api: Inside, draft: Draft) -> list[dict[str, Any]]:
     """Which tools manage what a draft began from: of a few resources by name, of more or all of them each tool once."""
     keys = [key_of(one) for one in draft.tags]
     if draft.whole or len(keys) > _AT_ONCE:
-        found = (await api.ask(calls.list_managers())).items_
+        found = (await api.list_managers()).items_
         return [{"manager": one.manager, "since": None, "name": ""} for one in found]
 
     async def one(key: Key) -> dict[str, Any] | None:
@@ -130,7 +130,7 @@ async def _then(api: Inside, revision: int) -> Mapping[str, Any]:
     """The policy of a revision."""
     if revision == 0:
         return {}
-    return (await api.ask(calls.get_revision(revision))).policy
+    return (await api.get_revision(revision)).policy
 
 
 async def _now(api: Inside, draft: Draft, mine: Documents) -> _Now:

@@ -187,7 +187,7 @@ async def _preview(
         )
     found = await draft.read(visit.api)
     try:
-        tried = await visit.api.ask(calls.apply_policy(_body(draft, found, dry_run=True)))
+        tried = await visit.api.apply_policy(_body(draft, found, dry_run=True))
     except ApiProblem as error:
         if error.status not in _REFUSED or not visit.may("operator"):
             raise
@@ -216,7 +216,7 @@ def _body(draft: Draft, found: types.ReadView, **more: Any) -> Any:
 async def _approvals(visit: Visit, fingerprint: str | None) -> list[dict[str, Any]]:
     if fingerprint is None:
         return []
-    items = (await visit.api.ask(calls.list_fence_approvals())).items_
+    items = (await visit.api.list_fence_approvals()).items_
     return [one for one in items if one.sha256 == fingerprint]
 
 
@@ -236,10 +236,8 @@ async def _apply(visit: Visit, draft: Draft) -> Response:
     draft = stands
     body = _body(draft, found, comment=reason)
     try:
-        done = await visit.api.ask(
-            calls.apply_policy(
-                body, if_match=f'"{draft.revision}"' if draft.whole else None, **on_purpose(form, reason)
-            )
+        done = await visit.api.apply_policy(
+            body, if_match=f'"{draft.revision}"' if draft.whole else None, **on_purpose(form, reason)
         )
     except ApiProblem as error:
         if error.status not in _REFUSED:
@@ -256,7 +254,7 @@ async def _approve(visit: Visit, draft: Draft) -> Response:
         "reason": form.get("approval", "").strip(),
     }
     try:
-        await visit.api.ask(calls.approve_fence(body))
+        await visit.api.approve_fence(body)
     except ApiProblem as error:
         return await _preview(visit, draft, error.status, error.document)
     return visit.go(f"/policy/draft?d={draft.packed}") if draft.packed else await _preview(visit, draft)
@@ -272,7 +270,7 @@ async def _effect(visit: Visit) -> Response:
     body: Any = {"policy": found.policy or {}, **draft.partial, "traffic": traffic}
     values: dict[str, Any] = {"draft": draft, "effect": None, "problem": None}
     try:
-        values["effect"] = told(await visit.api.ask(calls.simulate_policy(body)))
+        values["effect"] = told(await visit.api.simulate_policy(body))
     except ApiProblem as error:
         values["problem"] = error.document
     return visit.render("policy_effect.html" if visit.partial else "policy_effect_page.html", **values)

@@ -43,7 +43,7 @@ async def _overview(visit: Visit) -> Response:
                 cursor=visit.query("after"),
             )
         ),
-        visit.api.ask(calls.list_managers()),
+        visit.api.list_managers(),
     )
     kept = {"search": search, "managed_by": managed_by}
     address = {"kind": asked, **kept, "after": found.next_cursor}
@@ -98,7 +98,7 @@ async def _release(visit: Visit) -> Response:
         "reason": form.get("reason", "").strip(),
     }
     try:
-        await visit.api.ask(calls.reassign_managers(body))
+        await visit.api.reassign_managers(body)
     except ApiProblem as error:
         if error.status not in (404, 409, 422):
             raise
@@ -114,7 +114,7 @@ async def _resource(visit: Visit, status: int = 200, refused: Mapping[str, Any] 
     called = name(given["name"])
     call = resource(kind, called)
     found, referring = await asyncio.gather(
-        visit.api.send(call), visit.api.ask(calls.list_references(kind=kind, name=called))
+        visit.api.send(call), visit.api.list_references(kind=kind, name=called)
     )
     document = found.value
     return visit.render(

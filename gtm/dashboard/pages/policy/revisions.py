@@ -62,7 +62,7 @@ async def _revision(visit: Visit) -> Response:
     number = _number(visit)
     before, changed, newest = await asyncio.gather(
         visit.api.ask(calls.list_revisions(limit=1, below=number + 1)),
-        visit.api.ask(calls.diff_revision(number)),
+        visit.api.diff_revision(number),
         visit.api.ask(calls.list_revisions(limit=1)),
     )
     policy = await _after(visit, number, changed.changes)
@@ -82,7 +82,7 @@ async def _after(
     """The policy of a revision, if something in it is new: it may be large."""
     if not any(one.action == "created" for one in changes):
         return None
-    return (await visit.api.ask(calls.get_revision(number))).policy
+    return (await visit.api.get_revision(number)).policy
 
 
 def shown(
@@ -127,7 +127,7 @@ async def _ask_back(visit: Visit) -> Response:
 async def _question(
     visit: Visit, number: int, status: int, refused: Mapping[str, Any] | None = None
 ) -> Response:
-    tried = await visit.api.ask(calls.rollback_revision(number, {"dry_run": True}))
+    tried = await visit.api.rollback_revision(number, {"dry_run": True})
     policy = await _after(visit, number, tried.changes)
     given = {} if visit.request.method == "GET" else await visit.form()
     return visit.render(
@@ -160,13 +160,11 @@ async def _go_back(visit: Visit) -> Response:
         return await _question(visit, number, 422, {"detail": "say why: it is kept with the revision"})
     seen = form.get("revision", "")
     try:
-        done = await visit.api.ask(
-            calls.rollback_revision(
-                number,
-                {"comment": reason},
-                if_match=f'"{seen}"' if seen.isascii() and seen.isdigit() else None,
-                **on_purpose(form, reason),
-            )
+        done = await visit.api.rollback_revision(
+            number,
+            {"comment": reason},
+            if_match=f'"{seen}"' if seen.isascii() and seen.isdigit() else None,
+            **on_purpose(form, reason),
         )
     except ApiProblem as found:
         if found.status not in (400, 403, 409, 412, 422):

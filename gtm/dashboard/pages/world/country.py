@@ -37,7 +37,7 @@ async def _countries(visit: Visit) -> Response:
     if asked in COUNTRIES:
         return visit.go(f"/countries/{asked}")
     demand, names = await asyncio.gather(
-        visit.api.ask(calls.get_demand(limit=MOST_ROWS)), visit.api.ask(calls.list_names(limit=1000))
+        visit.api.get_demand(limit=MOST_ROWS), visit.api.list_names(limit=1000)
     )
     sums: dict[str, float] = defaultdict(float)
     for row in demand.rows:
@@ -60,9 +60,9 @@ async def _country(visit: Visit) -> Response:
         raise HTTPException(404, "there is no country of such a code")
     matrix, demand, names, latency, law = await asyncio.gather(
         api.ask(calls.get_residency(client=code, limit=PER_PAGE, cursor=visit.query("cursor"))),
-        api.ask(calls.get_demand(client=code, limit=MOST_ROWS)),
-        api.ask(calls.list_names(limit=1000)),
-        api.ask(calls.get_latency(country=code)),
+        api.get_demand(client=code, limit=MOST_ROWS),
+        api.list_names(limit=1000),
+        api.get_latency(country=code),
         _law(api, code),
     )
     rows = [matrix_row(one) for one in matrix.items_]

@@ -92,7 +92,7 @@ class Then:
 async def now(api: Inside, chosen: DemandFilter) -> Now:
     """The world as it is now."""
     top, (demand, problem), status = await asyncio.gather(
-        api.ask(calls.get_top()), _demand(api, chosen), api.ask(calls.get_status())
+        api.get_top(), _demand(api, chosen), api.get_status()
     )
     return Now(top, demand, status, problem)
 
@@ -101,7 +101,7 @@ async def then(api: Inside, chosen: DemandFilter, at: str) -> Then:
     """What was recorded. `at` without a zone is UTC."""
     zoned = at if _ZONED.search(at) else f"{at}Z"
     names, (demand, problem), changes = await asyncio.gather(
-        api.ask(calls.list_names(limit=1000)), _demand(api, chosen, at=zoned), _changes(api, at)
+        api.list_names(limit=1000), _demand(api, chosen, at=zoned), _changes(api, at)
     )
     plans = await _plans(api, demand.recorded)
     return Then(at, demand, {one.name: one for one in names.regions}, problem, changes, plans)
@@ -134,7 +134,7 @@ async def _demand(
 ) -> tuple[types.DemandView, Mapping[str, Any] | None]:
     """The demand of those; none of such as the API does not know, or has no record of, and why."""
     try:
-        return await api.ask(calls.get_demand(limit=MOST_ROWS, **chosen.asked, **more)), None
+        return await api.get_demand(limit=MOST_ROWS, **chosen.asked, **more), None
     except ApiProblem as problem:
         if not more and problem.status >= 500:
             raise
@@ -220,7 +220,7 @@ async def line(api: Inside, span: str | None, at: str | None) -> Line:
     items: Sequence[types.StepSchema] = ()
     step = 60.0
     try:
-        found = await api.ask(calls.get_demand_timeline(since=since, until=until))
+        found = await api.get_demand_timeline(since=since, until=until)
         items, step = found.items_, found.step
     except ApiProblem as refused:
         problem = refused.document
