@@ -34,7 +34,9 @@ class ApiProblem(Exception):  # noqa: N818 - what the API calls it
 
 
 class Inside(ControlMethods):
-    """Sends the calls of `gtm.client` to the API in this process; of lists the methods are not for pages, which ask for one part of them.
+    """Sends the calls of `gtm.client` to the API in this process.
+
+    Its methods answer whole documents. Of a list that has pages, a page of the dashboard asks for one: `ask(calls.list_tokens(limit=100))`.
 
     Args:
         app: the API.
