@@ -139,6 +139,7 @@ def test_a_region_s_inside_is_there_and_its_past_is_drawn(traffic: System, visit
     expect(page.locator(".marks li").first).to_contain_text("revision 1")
     assert_good(page)
     page.get_by_role("link", name="All that happened").click()
+    page.wait_for_url(re.compile("/happened"))  # loaded, scripts too: a choice before these would go unheard
     page.locator("select[name=kind]").select_option("verdict")
     expect(page).to_have_url(re.compile("kind=verdict"))
     expect(page.get_by_role("row").nth(1)).to_contain_text("all edges together")
