@@ -31,8 +31,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict
-from math import isfinite
-from typing import NamedTuple
+from math import inf, isfinite
+from typing import NamedTuple, TypeVar
 
 FIRST_GUESS_S = 1.0
 """What a request is expected to take when nothing was ever learned."""
@@ -67,9 +67,9 @@ class Costs:
 
     def __init__(self, classes: int = 4096) -> None:
         self._most = classes
-        self._all = _Durations()
-        self._classes: OrderedDict[tuple[str, int, int], _Durations] = OrderedDict()
-        self._last: tuple[AskedWork | None, tuple[_Durations, ...]] = (
+        self._all = Durations()
+        self._classes: OrderedDict[tuple[str, int, int], Durations] = OrderedDict()
+        self._last: tuple[AskedWork | None, tuple[Durations, ...]] = (
             None,
             (),
         )  # what was learned of last: used last
@@ -129,29 +129,25 @@ class Costs:
             if count >= known.full:
                 known.fade()
 
-    def _durations(self, asked: AskedWork) -> tuple[_Durations, ...]:
+    def _durations(self, asked: AskedWork) -> tuple[Durations, ...]:
         """Those of a request's model and class, which have been used now."""
-        classes, found = self._classes, []
-        for key in _keys(asked):
-            durations = classes.get(key)
-            if durations is None:
-                durations = classes[key] = _Durations()
-            classes.move_to_end(key)
-            found.append(durations)
-        while len(classes) > self._most:
-            classes.popitem(last=False)
-        return tuple(found)
+        return tuple(durations_of(self._classes, key, self._most) for key in _keys(asked))
+
+
+def class_of(asked: AskedWork) -> tuple[str, int, int]:
+    """The class of a request: its model, and by powers of two its input and max_tokens."""
+    model, tokens, most = asked
+    bits = -1 if most is None else most.bit_length() if most > 0 else 0
+    return model, tokens.bit_length() if tokens > 0 else 0, bits
 
 
 def _keys(asked: AskedWork) -> tuple[tuple[str, int, int], tuple[str, int, int]]:
     """The model, and the request's class in it."""
-    model, tokens, most = asked
-    bits = -1 if most is None else most.bit_length() if most > 0 else 0
-    return (model, -1, -1), (model, tokens.bit_length() if tokens > 0 else 0, bits)
+    return (asked.model, -1, -1), class_of(asked)
 
 
-class _Durations:
-    """A histogram of seconds that fades."""
+class Durations:
+    """A histogram of seconds that fades: its steps are √2, from 1 ms to two hours."""
 
     __slots__ = ("count", "counts", "full", "sums", "total")
 
@@ -163,6 +159,29 @@ class _Durations:
         """How many requests they are, and all their seconds."""
         self.full = _FADES - 0.5
         """At so many they fade; half a one is left for what rounding does."""
+
+    def learn(self, seconds: float) -> None:
+        """One more; what is no duration is left out. As in `Costs.learn`, where it is written out for the sake of time."""
+        if not 0.0 <= seconds < inf:
+            return
+        seconds = min(seconds, _MOST_S)
+        bucket = _bucket(seconds)
+        self.counts[bucket] += 1.0
+        self.sums[bucket] += seconds
+        self.total += seconds
+        self.count += 1.0
+        if self.count >= self.full:
+            self.fade()
+
+    def quantile(self, part: float) -> float:
+        """Seconds within which at least this part of them, in (0, 1), were done: where the step ends that the exact quantile is in. 0: there are none."""
+        allowed = self.count * (1.0 - part) + _NOTHING
+        above = 0.0
+        for bucket in range(_BUCKETS - 1, -1, -1):
+            above += self.counts[bucket]
+            if above > allowed:
+                return _BOUNDS[bucket] if bucket < len(_BOUNDS) else _MOST_S
+        return 0.0
 
     def fade(self) -> None:
         """Let what was learned count for less."""
@@ -182,6 +201,20 @@ class _Durations:
         if count < _NOTHING:
             return 0.0, 0.0
         return count, max(0.0, total / count - age)
+
+
+_Key = TypeVar("_Key")
+
+
+def durations_of(classes: OrderedDict[_Key, Durations], key: _Key, most: int) -> Durations:
+    """What is known of a class, which is used now. Of so many classes at the most something is known: the one that was used least recently is forgotten."""
+    durations = classes.get(key)
+    if durations is None:
+        durations = classes[key] = Durations()
+    classes.move_to_end(key)
+    while len(classes) > most:
+        classes.popitem(last=False)
+    return durations
 
 
 def _bucket(seconds: float) -> int:
