@@ -303,6 +303,13 @@ class EjectionDocument(Document):
     """Answers that take several times as long as those of others that do the same work."""
 
 
+class HedgeDocument(Document):
+    """How many requests that are late are asked of a second server, too: see docs/balancer.md, "Hedging"."""
+
+    percent: Number = Field(default=5.0, gt=0, le=50)
+    """Of each service's requests, at the most."""
+
+
 # --- Who may begin when. ---
 
 
@@ -410,6 +417,8 @@ class BalancerDocument(Document):
     timeouts: TimeoutsDocument = TimeoutsDocument()
     repeats: bool = True
     """What only runs a model may be asked of another server although one may have begun it: it may be computed, and billed, twice."""
+    hedge: HedgeDocument | None = None
+    """Absent: none is."""
     read_mib: int = Field(default=MAX_READ >> 20, ge=2, le=1024)
     """MiB of a body that are read, or held back until its model is known."""
     tracing: Annotated[TracingDocument | None, AT_START] = None
@@ -538,6 +547,9 @@ def checked(document: object, name: str, place: FilePlace | None, folder: Path =
         for one in core.problems(found.admission.settings())
     ]
     problems += _twice(found, where)
+    if found.hedge is not None and not found.repeats:
+        text = "asks two servers to do what `repeats: false` says may not be done twice: leave one of the two out"
+        problems.append(Problem(f"{where(('hedge',))}: hedge", "contradiction", text))
     try:
         found.choice()
     except ValueError as error:

@@ -114,6 +114,8 @@ def collect(
     yield _counter("gtm_balancer_backend_full_total", text, stats.full, "backend")
     text = "Requests without a byte of an answer at a backend that was judged down, by what became of them."
     yield _counter("gtm_balancer_rescued_total", text, stats.taken, "backend", "how")
+    text = "Requests that were late, by what became of asking a second backend."
+    yield _counter("gtm_balancer_hedges_total", text, stats.hedges, "outcome")
     text = "Handoffs that were not believed, by why."
     yield _counter("gtm_balancer_handoff_flaws_total", text, gate.flaws, "code")
     text = "Requests that found no slot, by the region that took them (empty: none did) and why."

@@ -331,6 +331,10 @@ class Picker:
                 return SentRequest(route, Flight(self, route.url))
         return Refusal(503, "no_backend", "none is left")
 
+    def second(self, exchange: Exchange, tried: tuple[str, ...], now: float) -> SentRequest | None:
+        found = self.pick(exchange, tried, now) if self.room else None
+        return found if isinstance(found, SentRequest) else None
+
     def failed(self, sent: SentRequest, detail: str, now: float) -> None:
         self.failures.append(detail)
 

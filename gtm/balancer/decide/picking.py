@@ -23,6 +23,7 @@ from gtm.balancer.wire.refusals import Refusal, no_model
 from gtm.balancer.wire.responses import status_said
 from gtm.core.balance.backends import Backend, Condition, Scraped
 from gtm.core.balance.choosing.chooser import BackendChoice, BackendPool, begin, choice, pool_of
+from gtm.core.balance.choosing.filters import well
 from gtm.core.balance.choosing.placement import Placements
 from gtm.core.balance.choosing.prefixes import PrefixMap
 from gtm.core.balance.choosing.values import By, Candidate, ChoosingSettings, Prefix, WantedBackend, Why
@@ -323,6 +324,38 @@ class PoolPicker:
         name = chosen.backend.name
         sending = self.health.begun(name, now, self.health.asker(model, None if by is _LOAD else mark))
         flying = _Flying(self, asked, begin(self.pool, chosen, wanted), sending, now)
+        if self.health.pending:
+            self._look(now)
+        self._flying[flying] = None
+        self._begun += now
+        return SentRequest(self._routes[name], flying)
+
+    def second(self, exchange: Exchange, tried: tuple[str, ...], now: float) -> SentRequest | None:
+        """Choose another backend for a request that one has, not one of those that were tried: one that is well, has the model loaded, and at which nobody waits. None: there is none."""
+        facts = exchange.facts
+        if exchange.asked is None:
+            return None
+        asked, cost = exchange.asked
+        session, out = facts.session if self.affinity else None, frozenset(tried)
+        while True:
+            wanted = WantedBackend(facts.model, session, facts.prefix, cost, out)
+            found = choice(self.pool, wanted, self.draw())
+            if isinstance(found, Why):
+                return None
+            one = found.candidate
+            name = one.backend.name
+            if (
+                well(one.condition)
+                and not one.condition.refuses
+                and loaded(one.condition, facts.model)
+                and not one.full
+                and not one.flight.queues(now)
+            ):
+                break
+            out |= {name}
+        exchange.chosen = found
+        sending = self.health.begun(name, now, self.health.asker(facts.model, None))
+        flying = _Flying(self, asked, begin(self.pool, one, wanted), sending, now)
         if self.health.pending:
             self._look(now)
         self._flying[flying] = None

@@ -74,6 +74,7 @@ class AccessLine(msgspec.Struct, omit_defaults=True):
     first_byte_ms: float | None = None
     bytes_in: int | None = None
     bytes_out: int | None = None
+    hedged: str | None = None
     trace: str | None = None
     user_agent: str | None = None
 
@@ -135,6 +136,8 @@ class AccessLines:
             line.first_byte_ms = round(1000 * (exchange.first_byte - began), 1)
         if refusal is not None:
             line.code = refusal.code
+        if exchange.hedge is not None and exchange.hedge.outcome:
+            line.hedged = exchange.hedge.outcome
         if exchange.facts.model is not None:
             line.model = exchange.facts.model[:_NAME]
         if exchange.span is not None or b"traceparent" in head.seen:

@@ -148,6 +148,9 @@ class Picker(Protocol):
     def pick(self, exchange: Exchange, tried: tuple[str, ...], now: float) -> SentRequest | Refusal:
         """A backend for an admitted request, not one of those that were tried (by URL)."""
 
+    def second(self, exchange: Exchange, tried: tuple[str, ...], now: float) -> SentRequest | None:
+        """Another backend for one that a backend has: not one of those that were tried, and one at which it does not wait; None: there is none. As `pick`, it may set `exchange.chosen`."""
+
     def failed(self, sent: SentRequest, detail: str, now: float) -> None:
         """A backend did not answer, or broke off."""
 

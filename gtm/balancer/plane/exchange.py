@@ -114,6 +114,7 @@ if TYPE_CHECKING:
     from gtm.balancer.plane.backend.backends import Route
     from gtm.balancer.plane.backend.upstream import Upstream
     from gtm.balancer.plane.client.downstream import Downstream
+    from gtm.balancer.plane.hedging import Hedge
     from gtm.balancer.plane.proxy import Proxy
     from gtm.balancer.plane.timeouts import LeastPace, Timeouts
     from gtm.balancer.plane.tracing import Span
@@ -461,6 +462,8 @@ class Exchange:
     """What is said where no other server is there after one that has perhaps begun it."""
     unsaid: tuple[ResponseHead, Framing] | None
     """The head of a stream of events of which nothing else has come: the client gets it with its first byte, for another server may still be asked."""
+    hedge: Hedge | None
+    """Asks a second server, or has asked one, if the first is late (`gtm.balancer.plane.hedging`); None: nobody does."""
 
     # --- what is known of it ---
 
@@ -476,7 +479,7 @@ class Exchange:
             None
         )
         self.pace = self.taking = self._scan = self._plain = self._withheld = self._doubted = None
-        self.unsaid = self._failed_by = None
+        self.unsaid = self._failed_by = self.hedge = None
         self.tunnelled = self.full = self.seeks = self.begun = self.heard = False
         self._offered = self._untaken = self._moved = self.repeated = False
         self.keeps_body = True
@@ -930,12 +933,32 @@ class Exchange:
         self.begun = True
         self.heard = False
         self.phase = SENT
-        head, route = self.head, upstream.route
         if self.makes_state:
             self.finds = IdFinder()
-        host = route.host_field or head.host
-        if push is not None:
-            more, host = more + push.lines, push.host
+        if push is None:
+            upstream.start(self, self.written(upstream.route, more))
+        else:
+            upstream.start(self, self.written(upstream.route, more + push.lines, push.host))
+        self._forget_body()
+        client = self.client
+        if client.held:
+            client.settle()
+        if client.paused or not client.writable or not self.complete:
+            self.regulate()
+        if self.proxy.hedging is not None and push is None and not self.tried:
+            self.hedge = self.proxy.hedging.begin(self)
+
+    def written(self, route: Route, more: bytes, host: bytes | None = None) -> bytes:
+        """What a backend gets of it: its head, and what there is of its body.
+
+        Args:
+            route: the way to the backend.
+            more: header lines of gtm's own.
+            host: what is said in Host; None: what the backend's route says, else what the client does.
+        """
+        head = self.head
+        if host is None:
+            host = route.host_field or head.host
         if head.chunked and not self.fallback:
             more += announcement(head)
         target = route.prefix + head.target if route.prefix and head.target != b"*" else head.target
@@ -947,13 +970,19 @@ class Exchange:
                 parts.append(self._last_chunk())
         else:
             parts += self._pieces
-        upstream.start(self, b"".join(parts))
-        self._forget_body()
-        client = self.client
-        if client.held:
-            client.settle()
-        if client.paused or not client.writable or not self.complete:
-            self.regulate()
+        return b"".join(parts)
+
+    def takes_over(self, sent: SentRequest, upstream: Upstream) -> None:
+        """The second server answers it from now on; the first one, if it still has it, is let go. Nothing of an answer has gone to the client."""
+        first = self.sent
+        self._let_go()
+        if first is not None:
+            self.proxy.not_there(self, first)
+            self.tried = (*self.tried, first.route.url)
+        self.answer, self.unsaid, self._doubted = ClientAnswer(), None, None
+        self.heard = False
+        self.sent, self.upstream = sent, upstream
+        self.regulate()
 
     def _forget_body(self) -> None:
         """Keep no more of the body than for another try: all that is read before a choice, while a peer may give it back, or another server may have what it goes on with."""
@@ -1003,7 +1032,10 @@ class Exchange:
             self.proxy.loaded(sent, response.load)
         status = response.status
         doubtful = status in STATUSES or (self.seeks and status in NOT_THERE)
-        if status == _BAD_GATEWAY and self.proxy.repeats and may_be_done_twice(self):
+        if status >= 500 and (
+            (status == _BAD_GATEWAY and self.proxy.repeats and may_be_done_twice(self))
+            or (self.hedge is not None and self.hedge.may_go_on)
+        ):
             doubtful = True
         if doubtful and self._kept_back(response, framing):
             return
@@ -1024,7 +1056,10 @@ class Exchange:
             and self.target.runs_model
             and self.sent is not None
             and self.sent.push is None
-            and not why_not_another(self, Reached.BEGUN)
+            and (
+                not why_not_another(self, Reached.BEGUN)
+                or (self.hedge is not None and self.hedge.may_go_on)  # for which the same holds as for this one
+            )
         )
 
     def begins(self, data: bytes = b"") -> bool:
@@ -1040,6 +1075,8 @@ class Exchange:
     def _errs(self, data: bytes) -> bool:
         """A stream begins with an error, as of a server whose engine has died: whether another is asked."""
         sent = self.sent
+        if self._second_goes_on(status_said(data) or 500, data):
+            return True
         if sent is None or says_full(503, data, retry_after=False):
             return False
         picker = self.proxy.picker
@@ -1060,6 +1097,8 @@ class Exchange:
     def _answers(self, response: ResponseHead, framing: Framing) -> None:
         """The client gets this answer."""
         head, sent = self.head, self.sent
+        if self.hedge is not None:
+            self.hedge.answered(response.status)
         self.first_byte = self.proxy.now()
         self.status = response.status
         if framing is CLOSE or self.closes:
@@ -1119,6 +1158,8 @@ class Exchange:
         assert response is not None  # noqa: S101 - see `_kept_back`
         assert isinstance(self.answer, KeptAnswer)  # noqa: S101 - likewise
         body = self.answer.body_so_far
+        if self._second_goes_on(response.status, body, retry_after=response.retry_after):
+            return True
         if sent is not None:
             before = self.tried
             self.tried = (*before, sent.route.url)  # what follows goes by it
@@ -1149,6 +1190,22 @@ class Exchange:
             self.tried = before
         self._lets_go(response)
         return False
+
+    def _second_goes_on(self, status: int, body: bytes, *, retry_after: bool = False) -> bool:
+        """The first server says that it has failed, or is full: whether a second one has the request, and answers it from now on."""
+        hedge, sent = self.hedge, self.sent
+        if hedge is None or sent is None or not hedge.may_go_on:
+            return False
+        self._let_go()
+        if says_full(status, body, retry_after=retry_after):
+            self.proxy.was_full(self, sent)
+        elif status in SERVER_FAILURES:
+            self.failure = Failure.STATUS
+            self.proxy.failed(self, sent, f"it said {status}")
+        else:
+            self.proxy.not_there(self, sent)
+        self.sent, self.tried = None, (*self.tried, sent.route.url)
+        return hedge.goes_on()
 
     def _goes_to_another(self, told: Callable[[Exchange, SentRequest], None]) -> bool:
         """Send it to a server that was not tried, if one takes it; what its last one said is told then."""
@@ -1232,6 +1289,8 @@ class Exchange:
             self.tried = (*self.tried, sent.route.url)
         self.answer.take()
         self._unsay()
+        if self.hedge is not None and self.hedge.goes_on():
+            return
         home = sent is not None and sent.push is not None
         judged = sent is not None and not home and self.proxy.picker.is_down(sent)
         # An edge that carries asks no other region for what two have failed.
@@ -1267,6 +1326,8 @@ class Exchange:
         """Its backend is judged down: another is asked, as far as it may be; else it is refused."""
         sent = self.sent
         assert sent is not None  # noqa: S101 - see `is_bereft`
+        if self.hedge is not None and self.hedge.goes_on():
+            return
         reached = Reached.BEGUN if self.phase is SENT else Reached.UNSENT
         self._drop()
         self.sent = None
@@ -1395,6 +1456,12 @@ class Exchange:
         self.client.abort()
 
     def _drop(self) -> None:
+        """Let go of the backend, and of a second one, at once."""
+        if self.hedge is not None:
+            self.hedge.end()
+        self._let_go()
+
+    def _let_go(self) -> None:
         """Let go of the backend, at once."""
         if self._connecting is not None:
             self._connecting.cancel()

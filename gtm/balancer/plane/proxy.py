@@ -33,6 +33,7 @@ from gtm.balancer.plane.contracts import (
 )
 from gtm.balancer.plane.exchange import ENDED, MAX_REPLAY, WAITING, Exchange
 from gtm.balancer.plane.flow import HELD_BESIDE_QUEUE, KeptBytes
+from gtm.balancer.plane.hedging import Hedging
 from gtm.balancer.plane.stats import EACH, Stats
 from gtm.balancer.plane.timeouts import FIELD as TIMEOUT
 from gtm.balancer.plane.timeouts import TimeoutRules, Timeouts
@@ -198,6 +199,8 @@ class Proxy:
         )
         self._ticker: asyncio.TimerHandle | None = None
         self._said_at = -inf
+        self.hedging: Hedging | None = None
+        """Has requests that are late asked of a second server; None: none is."""
 
     # --- life ---
 
@@ -461,9 +464,27 @@ class Proxy:
     def admit(self, exchange: Exchange) -> Refusal | None:
         """Offer a request to admission; a refusal, if it is refused at once."""
         try:
-            return self.admission.offer(exchange, self.now())
+            refusal = self.admission.offer(exchange, self.now())
         except Exception:  # noqa: BLE001 - logged there; the request is refused
             return _internal("admission")
+        if self.hedging is not None and self.hedging.racing and exchange.phase is WAITING:
+            self.hedging.give_way()
+        return refusal
+
+    def hedge(self, share: float | None) -> None:
+        """Have so much of each service's requests hedged, in (0, 1), from now on; None: none. What is learned stays as long as some are."""
+        if share is None or self.hedging is None:
+            self.hedging = None if share is None else Hedging(self, share)
+        else:
+            self.hedging.share = share
+
+    def second(self, exchange: Exchange, tried: tuple[str, ...]) -> SentRequest | None:
+        """Have a second backend picked for a request that is late; None: none has room."""
+        try:
+            return self.picker.second(exchange, tried, self.now())
+        except Exception:  # noqa: BLE001 - it is logged; the first one goes on
+            _log.exception("the picker failed")
+            return None
 
     def unserved(self, exchange: Exchange) -> Refusal | None:
         """What to say to one that would wait for a slot, where no server has its model: whichever becomes free, it could not have it."""
@@ -478,6 +499,8 @@ class Proxy:
         stats = self.stats
         stats.picks += 1
         try:
+            if self.hedging is not None and self.hedging.racing and not self.picker.has_room(exchange, tried):
+                self.hedging.give_way()
             if stats.picks % EACH:
                 return self.picker.pick(exchange, tried, self.now())
             began = perf_counter()

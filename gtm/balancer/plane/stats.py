@@ -81,6 +81,8 @@ class Stats:
         """Requests that a backend had no room for, as it said."""
         self.taken: Counter[tuple[str, str]] = Counter()
         """Requests without a byte of an answer at a backend that was judged down, by its URL and what became of them then: `moved`, `queued`, `refused`."""
+        self.hedges: Counter[str] = Counter()
+        """Requests that were late, by what became of asking a second server (docs/balancer.md, "Hedging")."""
         self.came: Counter[str] = Counter()
         """Requests that backends have had, and a balancer of another region before: pushed here or sent on. By service."""
         self.retries = 0

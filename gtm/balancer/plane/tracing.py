@@ -139,6 +139,8 @@ class Tracer:
         if exchange.chosen is not None:
             attributes["gtm.chosen_by"] = exchange.chosen.by.value
             attributes["gtm.moved_by_bound"] = "yes" if exchange.chosen.moved else "no"
+        if exchange.hedge is not None and exchange.hedge.outcome:
+            attributes["gtm.hedged"] = exchange.hedge.outcome
         if exchange.facts.model is not None:
             attributes["gen_ai.request.model"] = exchange.facts.model[:200]
         events = []

@@ -359,6 +359,11 @@ class InFlight:
         said, beyond = self._said
         return None if said.requests(now, SCRAPED_LASTS_S) is None else beyond
 
+    def queues(self, now: float) -> bool:
+        """Whether it says that requests wait in it."""
+        said = None if self._said is None else self._said[0]
+        return said is not None and said.waiting > 0 and said.requests(now, SCRAPED_LASTS_S) is not None
+
     def settle(self, others: float, others_work_us: int, slowness: float, assumed: float = 0.0) -> None:
         """Take over what `Flights.settle` made of what is known; `assumed`: what of the others is not."""
         self.others = others

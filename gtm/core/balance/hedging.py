@@ -84,6 +84,10 @@ class HedgeShare:
         self._at(now)[1] += 1
         self.requests += 1
 
+    def look(self, now: float) -> None:
+        """Forget what is too old."""
+        self._at(now)
+
     def allows(self, now: float, share: float) -> bool:
         """Whether one more may be hedged, of a share in (0, 1) of the requests."""
         self._at(now)

@@ -838,6 +838,7 @@ class Carrier(Carriers):
                 {"region": region, "why": why, "requests": count}
                 for (region, why), count in sorted(self._pusher.counts.items())
             ],
+            "hedges": self._hedges(),
             "rooms": {
                 region: [
                     {
@@ -854,6 +855,20 @@ class Carrier(Carriers):
             "beside": self._current.beside,
             "at_peers": {region: count for region, count in self._pusher.in_flight.items() if count},
             "tenants": {name or "": one for name, one in self._admission.by_tenant().items()},
+        }
+
+    def _hedges(self) -> dict[str, Any]:
+        """What became of requests that were late, and of each service its requests and hedges of the last minute; nothing where the file has no `hedge`."""
+        hedging = self._proxy.hedging
+        if hedging is None:
+            return {}
+        return {
+            "racing": len(hedging.racing),
+            "outcomes": dict(self._proxy.stats.hedges),
+            "services": {
+                name: {"requests": one.requests, "hedges": one.hedges}
+                for name, one in hedging.services().items()
+            },
         }
 
     # The file of backends
@@ -909,6 +924,7 @@ class Carrier(Carriers):
         proxy.media = document.admission.media
         proxy.most_read = document.read_mib << 20
         proxy.repeats = document.repeats
+        proxy.hedge(None if document.hedge is None else document.hedge.percent / 100)
         proxy.asks = document.checks.asks()
 
     async def _look_after(self) -> None:

@@ -413,6 +413,7 @@ _MERGED: Mapping[str, Callable[[Sequence[Any]], Any]] = MappingProxyType(
         "backends": _backends,
         "tiers": _summed,
         "groups": _groups,
+        "hedges": _summed,
         "choices": _summed,
         "tenants": _tenants,
         "at_peers": _summed,

@@ -242,6 +242,9 @@ class RegionPicker:
         """No: who fails is asked last."""
         return False
 
+    def second(self, exchange: Exchange, tried: tuple[str, ...], now: float) -> None:  # noqa: ARG002 - the contract
+        """None: no request is at two regions at once."""
+
     def has_room(self, exchange: Exchange, tried: tuple[str, ...]) -> bool:  # noqa: ARG002 - the contract
         """Yes: regions have queues of their own."""
         return True
