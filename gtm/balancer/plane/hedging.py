@@ -20,7 +20,7 @@ import re
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from gtm.balancer.plane.backend.upstream import KEEPS_ALIVE, Upstream, keeps_alive
+from gtm.balancer.plane.backend.upstream import Upstream, keeps_alive
 from gtm.balancer.plane.contracts import SentRequest
 from gtm.balancer.plane.exchange import SENT, Exchange, Reached, why_not_another
 from gtm.balancer.wire.heads import MAX_HEAD
@@ -36,31 +36,33 @@ if TYPE_CHECKING:
 
 MOST_SERVICES = 1024
 """Services whose hedges are counted: where there are more, the first ones are counted anew."""
-_MOST_SAID = 64 * 1024
-"""Bytes of a second server's that are kept before it is decided: of pings, as nothing else comes before."""
 _HEAD = re.compile(rb"HTTP/1\.[01] (\d{3})[ \r]")
 _EVENTS = re.compile(rb"\r\ncontent-type:[ \t]*text/event-stream", re.IGNORECASE)
 
 
-def answers_well(said: bytes) -> bool | None:
-    """Whether what a server said so far begins an answer of 200 to 299, a stream of events with a first event that is no error. None: nobody knows yet."""
+def weighed(said: bytes) -> tuple[bool | None, bytes]:
+    """Whether what a server said so far begins an answer of 200 to 299, a stream of events with a first event that is no error. None: nobody knows yet.
+
+    Returns:
+        That, and what of it counts: without interim answers, and pings before the first event.
+    """
     while True:
         end = said.find(b"\r\n\r\n", 0, MAX_HEAD) + 4
         if end < 4:
-            return None if len(said) < MAX_HEAD else False
+            return (None if len(said) < MAX_HEAD else False), said
         found = _HEAD.match(said)
         status = 0 if found is None else int(found[1])
         if status == 101 or not 100 <= status < 300:
-            return False
+            return False, said
         if status >= 200:
             break
         said = said[end:]
     if not _EVENTS.search(said, 0, end):
-        return True
+        return True, said
     first = said[end:]
-    if not first or (len(first) <= KEEPS_ALIVE and keeps_alive(first) is not None):
-        return None
-    return status_said(first) is None
+    if not first or keeps_alive(first) is not None:
+        return None, said[:end]
+    return status_said(first) is None, said
 
 
 class Hedging:
@@ -308,12 +310,11 @@ class Hedge(asyncio.Protocol):
         """The second server has sent these bytes."""
         if self._exchange is None:  # it was let go
             return
-        self._said += data
-        well = answers_well(self._said)
+        well, self._said = weighed(self._said + data)
         if well:
             self._learn()
             self._takes_over("won")
-        elif well is False or len(self._said) > _MOST_SAID:
+        elif well is False:
             self.end("failed")
 
     def eof_received(self) -> bool:

@@ -177,10 +177,10 @@ class Durations:
         """Seconds within which at least this part of them, in (0, 1), were done: where the step ends that the exact quantile is in. 0: there are none."""
         allowed = self.count * (1.0 - part) + _NOTHING
         above = 0.0
-        for bucket in range(_BUCKETS - 1, -1, -1):
+        for bucket in range(len(_BOUNDS) - 1, -1, -1):
             above += self.counts[bucket]
             if above > allowed:
-                return _BOUNDS[bucket] if bucket < len(_BOUNDS) else _MOST_S
+                return min(_BOUNDS[bucket], _MOST_S)
         return 0.0
 
     def fade(self) -> None:
