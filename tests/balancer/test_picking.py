@@ -14,7 +14,7 @@ from gtm.balancer.plane.contracts import SentRequest
 from gtm.balancer.wire.facts import PromptCut, RequestFacts
 from gtm.balancer.wire.refusals import Refusal, refusal_response
 from gtm.core.balance.backends import Backend, Condition, Scraped
-from gtm.core.balance.choosing.values import By, ChoosingSettings, Prefix
+from gtm.core.balance.choosing.values import By, ChoosingSettings, Pick, Prefix
 from gtm.core.balance.health.health import BackendHealth
 from gtm.core.balance.health.settings import HealthSettings
 from tests.balancer.world import ended_exchange
@@ -158,6 +158,78 @@ def test_who_is_led_to_a_server_that_fails_goes_by_load_for_a_while() -> None:
     for number in range(5_000):
         by(500, session=f"{number}")
     assert len(picker._loosened) <= 4096  # noqa: SLF001 - what is kept
+
+
+def _seconds(*backends: Backend, settings: ChoosingSettings | None = None) -> PoolPicker:
+    health = BackendHealth(HealthSettings(), backends, 0.0)
+    loop = cast("asyncio.AbstractEventLoop", _Loop())
+    picker = PoolPicker(backends, settings or ChoosingSettings(), health, loop=loop, draw=lambda: 0.4)
+    picker.conditions({one.name: Condition(healthy=True) for one in backends})
+    return picker
+
+
+@pytest.mark.parametrize("pick", list(Pick))
+def test_a_second_server_is_one_in_which_nobody_waits(pick: Pick) -> None:
+    """However servers are picked: none that is full, out, says that some wait in it, says no to everything, lacks the model, or was tried."""
+    servers = [Backend(f"http://10.0.0.{number}:8000", slots=2) for number in range(7)]
+    first, full, out, queues, refuses, lacks, free = (one.name for one in servers)
+    picker = _seconds(*servers, settings=ChoosingSettings(pick=pick))
+    has = frozenset({"m"})
+    picker.conditions(
+        {
+            **{one.name: Condition(healthy=True, models=has) for one in servers},
+            out: Condition(healthy=True, models=has, ejected=True),
+            refuses: Condition(healthy=True, models=has, refuses=True),
+            lacks: Condition(healthy=True, models=frozenset()),
+        }
+    )
+    for _ in range(2):
+        picker.flights.of(full).begin(0.0)
+    picker.flights.scraped(queues, Scraped(0, 1, 1.0))
+    for _ in range(2):
+        exchange = ended_exchange(facts=RequestFacts("m", 100))
+        picker.cost(exchange)
+        sent = picker.second(exchange, (first,), 1.0)
+        assert sent is not None
+        assert sent.route.url == free
+    assert picker.second(exchange, (first,), 1.0) is None  # it is full now
+    assert not picker.choices  # of requests
+    sent.flight.end(exchange, "refused")
+    found = picker.second(exchange, (first,), 1.0)
+    assert found is not None
+    picker.flights.scraped(queues, Scraped(0, 1, -9.0))  # what is old says nothing
+    other = picker.second(exchange, (first, free), 1.0)
+    assert other is not None
+    assert other.route.url == queues
+
+
+def test_who_is_let_go_says_nothing_of_its_server() -> None:
+    """linkerd/linkerd#1342: what was cancelled counted as failed. As often as it may be: no failure, no success, no latency; and nothing in flight."""
+    first, second = (Backend(f"http://10.0.0.{number}:8000", slots=2) for number in range(2))
+    picker = _seconds(first, second)
+    before = picker.health.snapshot(1.0), picker.costs.mean
+    for _ in range(50):
+        exchange = ended_exchange(facts=RequestFacts("m", 100), status=500)
+        picker.cost(exchange)
+        sent = picker.second(exchange, (first.name,), 1.0)
+        assert sent is not None
+        sent.flight.end(exchange, "refused")
+    assert (picker.health.snapshot(1.0), picker.costs.mean) == before
+    assert picker.flights.of(second.name).requests == 0
+    assert picker.flights.of(second.name).latency.value is None
+
+
+def test_a_second_server_moves_no_session() -> None:
+    """A session's next request goes where it went before."""
+    picker = _picker()
+    home = _ask(picker, session="s")
+    exchange = ended_exchange(facts=RequestFacts("m", 100, session="s"))
+    picker.cost(exchange)
+    sent = picker.second(exchange, (home,), 1.0)
+    assert sent is not None
+    assert sent.route.url != home
+    sent.flight.end(exchange, "answered")
+    assert _ask(picker, session="s") == home
 
 
 @pytest.mark.parametrize("model", ["gpt-5", "\ud800", "é" * 256])

@@ -81,6 +81,7 @@ def _files(folder: Path) -> dict[str, Any]:
         "ejection": {"latency": True},
         "read_mib": 16,
         "repeats": True,
+        "hedge": {"percent": 4},
         "timeouts": {
             **times,
             "rules": [{**times, "service": "chat", "paths": ["inference"]}],
@@ -212,6 +213,8 @@ def _changed(before: Any, path: tuple[str, ...]) -> Any:
         at.update(file="key", env=None)
     else:
         at[path[-1]] = _SPECIAL[dotted] if dotted in _SPECIAL else _another(at[path[-1]], dotted)
+    if dotted == "repeats":
+        after["hedge"] = None  # which needs it
     return after
 
 
@@ -256,6 +259,7 @@ def _in_force(carrier: Carrier) -> dict[str, object]:
         "media": proxy.media,
         "read": proxy.most_read,
         "repeats": proxy.repeats,
+        "hedge": None if proxy.hedging is None else proxy.hedging.share,
         "hosts": [(route.url, route.host_field) for route in picker.routes()],
         "asks": proxy.asks,
         "times": repr(_times(proxy.timeouts)),
