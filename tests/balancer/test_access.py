@@ -90,7 +90,7 @@ def test_the_page_lists_each_field_and_its_example_is_a_line() -> None:
         for name in re.findall(r"`(\w+)`", cell)
     }
     assert listed == set(AccessLine.__struct_fields__)
-    assert listed - found.keys() == {"code", "pushed_to"}
+    assert listed - found.keys() == {"code", "hedged", "pushed_to"}
 
 
 # --- one for each ---
@@ -474,6 +474,7 @@ def _exchange(**more: Any) -> Exchange:
         "returned": 0,
         "first_byte": 0.5,
         "facts": SimpleNamespace(model=None),
+        "hedge": None,
         "verdict": None,
         "span": None,
         "client": SimpleNamespace(peer=None),

@@ -98,7 +98,7 @@ def test_the_pages_examples_are_read(tmp_path: Path) -> None:
     """Every example on the page is a file that counts."""
     found = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     texts = [text for text in found if not text.startswith("static_resources:")]  # Envoy's
-    assert (len(found), len(texts)) == (10, 9)
+    assert (len(found), len(texts)) == (11, 10)
     for text in texts:
         assert _load(tmp_path, text).backends
 

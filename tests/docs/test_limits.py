@@ -86,6 +86,10 @@ TABLES: Mapping[str, Mapping[str, tuple[float | str, ...]]] = {
         ),
         "silence of a model server": (Timeouts().between, Timeouts().failing),
         "the head of a stream of which nothing else has come": ("balancer.plane.timeouts.HEAD_HELD",),
+        "second servers that are asked because the first is late (`hedge`)": (
+            *("core.balance.hedging.WINDOW_S", "core.balance.hedging.MOST_KINDS"),
+            "balancer.plane.hedging.MOST_SERVICES",
+        ),
         "fields behind an answer": ("balancer.wire.heads.MAX_HEADERS",),
         "places in the queue, of one client network": (),
         "what comes before a slot": ("balancer.plane.exchange.FIRST",),

@@ -238,6 +238,7 @@ def _exchange(number: int, size: int = 0) -> Any:
         head=head,
         refusal=None,
         facts=SimpleNamespace(model=None),
+        hedge=None,
         verdict=None,
         span=None,
         client=SimpleNamespace(peer=None),
