@@ -17,7 +17,7 @@ from gtm.balancer.plane.exchange import SENT
 from gtm.balancer.plane.hedging import Hedging, weighed
 from gtm.balancer.wire.refusals import Refusal
 from gtm.balancer.wire.usage import Meter, bounds_of
-from gtm.core.balance.hedging import kind_of
+from gtm.core.balance.hedging import LEAST, KnownWaits, kind_of
 from gtm.core.balance.work import AskedWork
 from tests.balancer.certificates import Authority
 from tests.balancer.world import PATIENCE, Backend, Message, Peer, World, answering, run, world
@@ -78,8 +78,15 @@ def _hedges(w: World, late: float | None = _SOON, share: float = 0.5, requests: 
     assert hedging is not None
     for _ in range(requests):
         hedging.of("").requested(w.clock())
-    hedging.first_bytes.late = lambda _: late  # type: ignore[method-assign]
+    _late(hedging, late)
     return hedging
+
+
+def _late(hedging: Hedging, late: float | None) -> None:
+    """From now on requests are late after so many seconds, whatever is learned."""
+    known = type("Known", (KnownWaits,), {})()  # whose `learn` a test may replace
+    known.late = late
+    hedging.first_bytes.of = lambda _: known  # type: ignore[assignment,method-assign]
 
 
 def _outcomes(w: World) -> dict[str, int]:
@@ -340,7 +347,9 @@ def test_where_the_first_is_judged_down_the_second_goes_on() -> None:
 
     async def main() -> None:
         first, second, third = _Silent(), _Silent(), Backend(answering(_stream(b"c")))
-        async with world(await Backend(first).start(), await Backend(second).start(), await third.start()) as w:
+        async with world(
+            await Backend(first).start(), await Backend(second).start(), await third.start()
+        ) as w:
             _hedges(w)
             client = await _raced(w, first, second)
             other = await _raced(w, first, second)
@@ -366,7 +375,9 @@ def test_what_two_have_failed_is_asked_of_no_third() -> None:
 
     async def main() -> None:
         first, second, third = _Silent(), _Silent(), Backend(answering(_stream(b"c")))
-        async with world(await Backend(first).start(), await Backend(second).start(), await third.start()) as w:
+        async with world(
+            await Backend(first).start(), await Backend(second).start(), await third.start()
+        ) as w:
             _hedges(w)
             client = await _raced(w, first, second)
             first.asked[-1][1].abort()
@@ -459,7 +470,9 @@ def test_a_balancer_that_ends_ends_both() -> None:
         pytest.param(_post(b"/v1/responses"), id="its server keeps what it makes"),
         pytest.param(_post(b"/v1/responses", b"Idempotency-Key: 1"), id="with a key, too"),
         pytest.param(_post(b"/v1/files"), id="a file"),
-        pytest.param(_post(b"/v1/responses", body=b'{"store": false, "previous_response_id": "r"}'), id="goes on"),
+        pytest.param(
+            _post(b"/v1/responses", body=b'{"store": false, "previous_response_id": "r"}'), id="goes on"
+        ),
         pytest.param(_post(b"/v1/unheard-of"), id="nobody knows what it does"),
         pytest.param(b"GET /v1/unheard-of HTTP/1.1\r\nHost: a\r\n\r\n", id="no model's work"),
         pytest.param(_post(body=b"x" * 70_000), id="longer than what is kept"),
@@ -525,11 +538,12 @@ def test_it_is_learned_when_one_is_late() -> None:
             for _ in range(3):
                 await once(_answer(b"{}", b"404 Not Found"))
                 await once(_answer(b"{}", b"500 Internal Server Error"))
-            assert not len(hedging.first_bytes)
-            while hedging.first_bytes.late(kind) is None:
+            known = hedging.first_bytes.of(kind)
+            assert not known.count
+            while known.late is None:
                 await once(_answer(b"{}"))
-            assert len(first.asked) == 6 + 106
-            assert 0.5 <= (hedging.first_bytes.late(kind) or 0.0) <= 1.0
+            assert len(first.asked) == 6 + LEAST
+            assert 0.5 <= known.late <= 1.0
             assert not second.asked
             assert hedging.of("").requests == len(first.asked)
 
@@ -544,7 +558,7 @@ def test_one_that_was_hedged_counts_by_how_long_its_client_waited() -> None:
             hedging = w.proxy.hedging
             assert hedging is not None
             learned: list[float] = []
-            hedging.first_bytes.learn = lambda _, seconds: learned.append(seconds)  # type: ignore[method-assign]
+            hedging.first_bytes.of(kind_of("", b"", AskedWork(), streams=False)).learn = learned.append  # type: ignore[assignment,method-assign]
             for server in (second, first):
                 client = await _raced(w, first, second)
                 w.clock.ahead += 7.0
@@ -586,7 +600,7 @@ def test_none_while_somebody_waits() -> None:
 
     async def main() -> None:
         async with _two() as (w, first, second):
-            w.admission.waiting.append(None)  # type: ignore[arg-type] - somebody
+            w.admission.waiting.append(None)  # type: ignore[arg-type]
             client = await w.client()
             client.send(_post())
             await w.until(lambda: _outcomes(w) == {"queue": 1})
@@ -702,7 +716,7 @@ def test_what_was_asked_of_another_already_is_not_hedged() -> None:
             client = await w.client()
             client.send(_post())
             await w.until(lambda: bool(first.asked))
-            hedging.first_bytes.late = lambda _: _SOON  # type: ignore[method-assign]
+            _late(hedging, _SOON)
             first.asked[-1][1].abort()
             await w.until(lambda: bool(second.asked))
             other = await _raced(w, first, second)
@@ -856,4 +870,3 @@ def test_what_begins_an_answer(said: bytes, well: bool | None) -> None:  # noqa:
     assert said.endswith(counts) or counts == _HEAD % b"a"
     if well and b"event-stream" not in said:
         assert all(weighed(said[:at])[0] is None for at in range(len(said)))
-

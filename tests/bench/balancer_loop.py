@@ -210,6 +210,9 @@ async def measure(options: argparse.Namespace) -> None:
     lines: list[bytes] = []
     log = AccessLines(lines.append, clients=ClientDetail.NETWORK, find=ClientFinder(()).find)
     proxy = plane(asyncio.get_running_loop(), log if options.access_log else None)
+    if options.hedge:
+        proxy.repeats = True
+        proxy.hedge(0.05)
     acts = {
         "chat": asking(connected(proxy), CHAT),
         "chat_of_all_lengths": asking(connected(proxy), *of_all_lengths(200)),
@@ -244,6 +247,7 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true", help="by function")
     parser.add_argument("--lines", type=int, default=45)
     parser.add_argument("--access-log", action="store_true", help="make a line of each request")
+    parser.add_argument("--hedge", action="store_true", help="look whether requests are late")
     parser.add_argument("--slices", type=int, default=60)
     parser.add_argument(
         "--turns", action="store_true", help="once more for each line of the input: for comparisons"

@@ -1058,7 +1058,9 @@ class Exchange:
             and self.sent.push is None
             and (
                 not why_not_another(self, Reached.BEGUN)
-                or (self.hedge is not None and self.hedge.may_go_on)  # for which the same holds as for this one
+                or (
+                    self.hedge is not None and self.hedge.may_go_on
+                )  # for which the same holds as for this one
             )
         )
 

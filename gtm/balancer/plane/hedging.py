@@ -27,8 +27,7 @@ from gtm.balancer.wire.heads import MAX_HEAD
 from gtm.balancer.wire.refusals import Refusal
 from gtm.balancer.wire.responses import status_said
 from gtm.core.balance.choosing.chooser import BackendChoice
-from gtm.core.balance.hedging import CallClass, FirstBytes, HedgeShare, kind_of
-from gtm.core.balance.work import AskedWork
+from gtm.core.balance.hedging import FirstBytes, HedgeShare, KnownWaits, kind_of
 from gtm.core.handoff.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -84,17 +83,19 @@ class Hedging:
         """Look after a request that was sent to its first server. None: it is none that may be hedged."""
         service = _service(exchange)
         self.of(service).requested(self.proxy.now())
+        target, facts = exchange.target, exchange.facts
         if not (
             exchange.complete
-            and exchange.target.runs_model
+            and exchange.keeps_body
+            and target.runs_model
             and self.proxy.repeats
+            and exchange.goes_on_with is None
             and not exchange.makes_state
-            and not why_not_another(exchange, Reached.BEGUN)
         ):
             return None
-        facts = exchange.facts
-        asked = AskedWork(facts.model or "", facts.input_tokens, facts.max_tokens)
-        return Hedge(self, exchange, kind_of(service, exchange.target.path, asked, streams=facts.streams))
+        asked = facts.model or "", facts.input_tokens, facts.max_tokens
+        known = self.first_bytes.of(kind_of(service, target.path, asked, streams=facts.streams))
+        return Hedge(self, exchange, service, known)
 
     def of(self, service: str) -> HedgeShare:
         """What is counted of a service."""
@@ -130,7 +131,8 @@ class Hedge(asyncio.Protocol):
     Args:
         hedging: what all share.
         exchange: the request, which its first server has now.
-        kind: of it.
+        service: that it is for.
+        known: how long others of its kind waited.
     """
 
     __slots__ = (
@@ -138,21 +140,22 @@ class Hedge(asyncio.Protocol):
         "_connecting",
         "_exchange",
         "_hedging",
-        "_kind",
+        "_known",
         "_looks_again",
         "_refused",
         "_said",
         "_sent",
+        "_service",
         "_since",
         "_timer",
         "_upstream",
         "outcome",
     )
 
-    def __init__(self, hedging: Hedging, exchange: Exchange, kind: CallClass) -> None:
+    def __init__(self, hedging: Hedging, exchange: Exchange, service: str, known: KnownWaits) -> None:
         self.outcome = ""
         """How it ended; empty: it has not, or there was none."""
-        self._hedging, self._kind = hedging, kind
+        self._hedging, self._service, self._known = hedging, service, known
         self._exchange: Exchange | None = exchange
         """None: it is decided, or over."""
         self._since = hedging.proxy.now()
@@ -163,7 +166,7 @@ class Hedge(asyncio.Protocol):
         self._connecting: asyncio.Task[None] | None = None
         self._said = b""
         self._refused = False
-        late = hedging.first_bytes.late(kind)
+        late = known.late
         self._looks_again = late or 0.0
         self._timer = None if late is None else hedging.proxy.loop.call_later(late, self._late)
 
@@ -178,7 +181,7 @@ class Hedge(asyncio.Protocol):
         self.end("lost")
 
     def _learn(self) -> None:
-        self._hedging.first_bytes.learn(self._kind, self._hedging.proxy.now() - self._since)
+        self._known.learn(self._hedging.proxy.now() - self._since)
 
     # --- the second one's ---
 
@@ -205,7 +208,7 @@ class Hedge(asyncio.Protocol):
     def _begin(self, exchange: Exchange) -> str:
         """Ask a second server, if one may be asked; else what is in the way."""
         hedging = self._hedging
-        proxy, share, first = hedging.proxy, hedging.of(self._kind[0]), exchange.sent
+        proxy, share, first = hedging.proxy, hedging.of(self._service), exchange.sent
         if proxy.admission.has_waiting:
             return "queue"
         now = proxy.now()

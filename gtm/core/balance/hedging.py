@@ -6,18 +6,20 @@ left out, or counted from its second server on, the slowest 1 of 100 would be mi
 late, and so on. How many are hedged is bounded as a share of a service's requests, for all may be late at once.
 
 Laws:
-  1. Nothing is late before `LEAST` requests of its kind are known, nor before the exact quantile of these; and it is late after √2 times that (1 ms at the least).
+  1. Nothing is late before `LEAST` requests of its kind are known, nor before the exact quantile of those that were known when it was worked out last; and it is late
+     after √2 times that (1 ms at the least).
   2. Whenever a hedge is allowed, the hedges of the last `WINDOW_S` seconds, this one with them, are no more than the share of the requests of that time.
   3. Memory is bounded, whatever names clients make up: the kinds that were used least recently are forgotten.
 
 Example.
 
->>> known = FirstBytes()
+>>> from gtm.core.balance.work import AskedWork
 >>> kind = kind_of("chat", b"/v1/chat/completions", AskedWork("llama", 500, 256), streams=True)
+>>> known = FirstBytes().of(kind)
 >>> for number in range(106):
-...     late = known.late(kind)
-...     known.learn(kind, 3.0 if number == 50 else 0.2)
->>> late, known.late(kind)
+...     late = known.late
+...     known.learn(3.0 if number == 50 else 0.2)
+>>> late, known.late
 (None, 0.256)
 
 Sources: Dean & Barroso, "The Tail at Scale" (CACM 56/2, 2013), "hedged requests": after the 95th percentile they cost 5% more; gRFC A6 (hedging, throttled);
@@ -28,12 +30,12 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 
-from gtm.core.balance.work import AskedWork, Durations, class_of, durations_of
+from gtm.core.balance.work import Durations, class_of, durations_of
 
 QUANTILE = 0.99
 """The part of the requests of a kind that have their first byte sooner than a late one."""
-LEAST = 100.0
-"""Requests of a kind before which nobody knows who is late. As they fade, these are 106."""
+LEAST, AGAIN = 106, 16
+"""Requests of a kind before which nobody knows who is late; and after which that is worked out anew."""
 MOST_KINDS = 4096
 WINDOW_S, _SLICES = 60.0, 12
 """Seconds of which hedges are a share of the requests, and into how many slices they are cut: the oldest is forgotten whole."""
@@ -42,31 +44,43 @@ CallClass = tuple[str, bytes, bool, tuple[str, int, int]]
 """A kind of call: requests of one take about as long to their first byte."""
 
 
-def kind_of(service: str, path: bytes, asked: AskedWork, *, streams: bool) -> CallClass:
+def kind_of(service: str, path: bytes, asked: tuple[str, int, int | None], *, streams: bool) -> CallClass:
     """The kind of a request. When a stream begins does not depend on how long it may become."""
-    return service, path, streams, class_of(asked._replace(most=None) if streams else asked)
+    return service, path, streams, class_of((asked[0], asked[1], None) if streams else asked)
+
+
+class KnownWaits(Durations):
+    """How long requests of one kind wait for their first byte."""
+
+    __slots__ = ("_left", "late")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.late: float | None = None
+        """Seconds after which a request is late; None: too few of its kind are known."""
+        self._left = LEAST
+
+    def learn(self, seconds: float) -> None:
+        """A request has had its first byte, so long after it was sent. What is no duration is left out."""
+        super().learn(seconds)
+        self._left -= 1
+        if not self._left:
+            self._left, self.late = AGAIN, self.quantile(QUANTILE)
 
 
 class FirstBytes:
     """How long requests of each kind wait for their first byte."""
 
     def __init__(self) -> None:
-        self._kinds: OrderedDict[CallClass, Durations] = OrderedDict()
+        self._kinds: OrderedDict[CallClass, KnownWaits] = OrderedDict()
 
     def __len__(self) -> int:
         """How many kinds are known."""
         return len(self._kinds)
 
-    def learn(self, kind: CallClass, seconds: float) -> None:
-        """A request has had its first byte, so long after it was sent. What is no duration is left out."""
-        durations_of(self._kinds, kind, MOST_KINDS).learn(seconds)
-
-    def late(self, kind: CallClass) -> float | None:
-        """Seconds after which a request is late; None: too few of its kind are known."""
-        known = self._kinds.get(kind)
-        if known is None or known.count < LEAST:
-            return None
-        return known.quantile(QUANTILE)
+    def of(self, kind: CallClass) -> KnownWaits:
+        """Those of one kind, of which a request has come."""
+        return durations_of(self._kinds, kind, MOST_KINDS, KnownWaits)
 
 
 class HedgeShare:

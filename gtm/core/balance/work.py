@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict
+from collections.abc import Callable
 from math import inf, isfinite
 from typing import NamedTuple, TypeVar
 
@@ -131,10 +132,10 @@ class Costs:
 
     def _durations(self, asked: AskedWork) -> tuple[Durations, ...]:
         """Those of a request's model and class, which have been used now."""
-        return tuple(durations_of(self._classes, key, self._most) for key in _keys(asked))
+        return tuple(durations_of(self._classes, key, self._most, Durations) for key in _keys(asked))
 
 
-def class_of(asked: AskedWork) -> tuple[str, int, int]:
+def class_of(asked: tuple[str, int, int | None]) -> tuple[str, int, int]:
     """The class of a request: its model, and by powers of two its input and max_tokens."""
     model, tokens, most = asked
     bits = -1 if most is None else most.bit_length() if most > 0 else 0
@@ -204,13 +205,16 @@ class Durations:
 
 
 _Key = TypeVar("_Key")
+_Known = TypeVar("_Known", bound=Durations)
 
 
-def durations_of(classes: OrderedDict[_Key, Durations], key: _Key, most: int) -> Durations:
+def durations_of(
+    classes: OrderedDict[_Key, _Known], key: _Key, most: int, made: Callable[[], _Known]
+) -> _Known:
     """What is known of a class, which is used now. Of so many classes at the most something is known: the one that was used least recently is forgotten."""
     durations = classes.get(key)
     if durations is None:
-        durations = classes[key] = Durations()
+        durations = classes[key] = made()
     classes.move_to_end(key)
     while len(classes) > most:
         classes.popitem(last=False)

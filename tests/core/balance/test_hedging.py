@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import inf, nan
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,7 +43,8 @@ def _exact(seconds: list[float], part: float) -> float:
 
 @settings(max_examples=examples(200))
 @given(
-    st.lists(st.floats(0.0, 5000.0), min_size=1, max_size=400) | st.lists(st.sampled_from([0.1, 0.2, 9.0]), min_size=1),
+    st.lists(st.floats(0.0, 5000.0), min_size=1, max_size=400)
+    | st.lists(st.sampled_from([0.1, 0.2, 9.0]), min_size=1),
     st.sampled_from([0.5, 0.9, QUANTILE]),
 )
 def test_a_quantile_is_where_the_step_of_the_exact_one_ends(seconds: list[float], part: float) -> None:
@@ -65,15 +67,15 @@ def test_of_nothing_there_is_no_quantile() -> None:
     assert known.quantile(QUANTILE) == 7200.0
 
 
-def test_nothing_is_late_before_a_hundred_are_known() -> None:
-    """As older ones fade, that is 106; each kind by itself, and a stream whatever it is bounded by."""
+def test_nothing_is_late_before_enough_are_known() -> None:
+    """106; then it is worked out anew with each sixteenth. Each kind by itself, and a stream whatever it is bounded by."""
     known = FirstBytes()
     said = []
-    for _ in range(120):
-        said.append(known.late(_KIND))
-        known.learn(_KIND, 0.2)
-    assert said.index(next(late for late in said if late)) == 106
-    assert LEAST == 100
+    for number in range(123):
+        said.append(known.of(_KIND).late)
+        known.of(_KIND).learn(0.2 if number < 107 else 9.0)
+    assert said[: LEAST + 16] == [None] * LEAST + [0.256] * 16
+    assert said[-1] == pytest.approx(11.585, abs=0.001)
     others = [
         kind_of("batch", b"/v1/chat/completions", AskedWork("llama", 500, 256), streams=True),
         kind_of("chat", b"/v1/completions", AskedWork("llama", 500, 256), streams=True),
@@ -81,30 +83,32 @@ def test_nothing_is_late_before_a_hundred_are_known() -> None:
         kind_of("chat", b"/v1/chat/completions", AskedWork("llama", 5000, 256), streams=True),
         kind_of("chat", b"/v1/chat/completions", AskedWork("llama", 500, 256), streams=False),
     ]
-    assert [known.late(one) for one in others] == [None] * len(others)
+    assert [known.of(one).late for one in others] == [None] * len(others)
     assert kind_of("chat", b"/v1/chat/completions", AskedWork("llama", 500, None), streams=True) == _KIND
-    assert kind_of("chat", b"/", AskedWork("a", 1, 9), streams=False) != kind_of("chat", b"/", AskedWork("a", 1, 99), streams=False)
+    assert kind_of("chat", b"/", AskedWork("a", 1, 9), streams=False) != kind_of(
+        "chat", b"/", AskedWork("a", 1, 99), streams=False
+    )
 
 
 def test_what_is_common_is_not_late() -> None:
     """Of requests of which 2 in 100 are slow, only what is slower than these is late: and hedged ones, which count by how long their clients waited, do not lower it."""
     known = FirstBytes()
     for number in range(1000):
-        late = known.late(_KIND)
+        late = known.of(_KIND).late
         slow = number % 50 == 0
         # One that is slow would take 10 s: it is hedged when it is late, and then takes as long as the others.
-        known.learn(_KIND, 0.2 if not slow else min(10.0, (inf if late is None else late) + 0.2))
-    assert (known.late(_KIND) or 0.0) > 0.2
+        known.of(_KIND).learn(0.2 if not slow else min(10.0, (inf if late is None else late) + 0.2))
+    assert (known.of(_KIND).late or 0.0) > 0.3
 
 
 def test_kinds_are_bounded() -> None:
     """Whatever names clients make up: who was asked for last stays."""
     known = FirstBytes()
     for number in range(MOST_KINDS + 10):
-        known.learn(kind_of("chat", b"/", AskedWork(f"made-up-{number}"), streams=False), 1.0)
-        known.learn(_KIND, 1.0)
+        known.of(kind_of("chat", b"/", AskedWork(f"made-up-{number}"), streams=False))
+        known.of(_KIND).learn(1.0)
     assert len(known) == MOST_KINDS
-    assert known.late(_KIND)
+    assert known.of(_KIND).late
 
 
 _Told = st.lists(
