@@ -210,10 +210,10 @@ def test_a_head_alone_does_not_win() -> None:
                 winner.says(_HEAD % b"w")
                 await asyncio.sleep(0)
                 winner.says(_PING)
-                exchange = w.gate.judged[-1]
-                await w.until(lambda: exchange.unsaid is not None or exchange.phase is not SENT)
+                one = w.gate.judged[-1]
+                await w.until(lambda: one.unsaid is not None or one.phase is not SENT)  # noqa: B023 - it is awaited
                 if winner is second:
-                    assert exchange.phase is SENT
+                    assert one.phase is SENT
                 winner.says(_TOKEN % b"w", _END)
                 answer = await client.response()
                 if winner is second:
@@ -298,7 +298,7 @@ def test_a_second_that_takes_no_connection_costs_nothing() -> None:
 )
 @pytest.mark.parametrize("heads", [False, True])
 def test_where_the_first_fails_the_second_goes_on(said: bytes | None, end: str, *, heads: bool) -> None:
-    """gRFC A6: an attempt that fails is not the call's end while another is on its way. Whether the second one's head is there already, or nothing of it."""
+    """GRFC A6: an attempt that fails is not the call's end while another is on its way. Whether the second one's head is there already, or nothing of it."""
 
     async def main() -> None:
         async with _two() as (w, first, second):
@@ -486,7 +486,7 @@ def test_what_may_not_be_done_twice_is_asked_once(raw: bytes) -> None:
     """Nor what is not kept."""
 
     async def main() -> None:
-        async with _two() as (w, first, second):
+        async with _two() as (w, _, second):
             client = await w.client()
             client.send(raw)
             await w.until(lambda: bool(w.gate.judged) and w.gate.judged[-1].phase is SENT)
@@ -582,7 +582,7 @@ def test_an_answer_that_waits_to_be_read_is_there() -> None:
             assert exchange.upstream is not None
             assert exchange.hedge is not None
             first.says(_stream(b"a"))
-            while exchange.upstream.silent:  # noqa: ASYNC110 - the event loop is not to read it
+            while exchange.upstream.silent:
                 pass
             exchange.hedge._late()  # noqa: SLF001 - as its timer would
             assert (await client.response()).body == b"data: a\n\n"
@@ -863,7 +863,7 @@ def test_over_tls(tmp_path: Path) -> None:
         (_HEAD % b"a" + b'1f\r\ndata: {"error": {"code": 400}}\n\n\r\n', False),
     ],
 )
-def test_what_begins_an_answer(said: bytes, well: bool | None) -> None:  # noqa: FBT001 - a row
+def test_what_begins_an_answer(said: bytes, well: bool | None) -> None:
     """And whatever comes first of it decides nothing too soon; of pings nothing is kept, nor of interim answers."""
     found, counts = weighed(said)
     assert found is well

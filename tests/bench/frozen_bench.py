@@ -101,13 +101,15 @@ class Balancer:
 
     port: int
     is_up: Callable[[], bool]
+    admin: int = 0
+    """Where gtm's says what it counts."""
 
 
 Start = Callable[[Sequence[int], Path, bool], Any]
 
 
-def gtm(checkout: Path = peers.HERE, *more: str) -> Start:
-    """`gtm balancer` of a checkout, with more arguments."""
+def gtm(checkout: Path = peers.HERE, *more: str, **says: object) -> Start:
+    """`gtm balancer` of a checkout, with more arguments; and what its file says besides."""
 
     @contextmanager
     def start(ports: Sequence[int], home: Path, whole: bool) -> Iterator[Balancer]:
@@ -115,6 +117,7 @@ def gtm(checkout: Path = peers.HERE, *more: str) -> Start:
         document = {
             "backends": [{"url": f"http://127.0.0.1:{one}", "slots": 64} for one in ports],
             "checks": {"completion": {"interval": 5, "timeout": 3}},
+            **says,
         }
         file = home / "balancer.yaml"
         file.write_text(json.dumps(document))
@@ -127,7 +130,7 @@ def gtm(checkout: Path = peers.HERE, *more: str) -> Start:
 
         try:
             eventually(running.ready, f"gtm balancer is ready: {running.log}", 60.0)
-            yield Balancer(running.port, is_up)
+            yield Balancer(running.port, is_up, running.admin_port)
         finally:
             running.process.popen.kill()
             running.process.popen.wait()
@@ -290,24 +293,28 @@ async def chat(port: int, one: Chat) -> None:
             writer.close()
 
 
+async def load(
+    port: int, seconds: float, draws: random.Random, chats: list[Chat]
+) -> list[asyncio.Task[None]]:
+    """Ask at times of a Poisson process; those that ask."""
+    tasks = []
+    end = time.monotonic() + seconds
+    due = time.monotonic()
+    while due < end:
+        due += draws.expovariate(RATE)
+        await asyncio.sleep(max(0.0, due - time.monotonic()))
+        chats.append(Chat(time.monotonic()))
+        tasks.append(asyncio.create_task(chat(port, chats[-1])))
+    return tasks
+
+
 async def trial(
     balancer: Balancer, suffers: Server, fault: str, *, before: float = BEFORE, after: float = AFTER
 ) -> dict[str, Any]:
     """One load, with one fault in it."""
     chats: list[Chat] = []
-    tasks: list[asyncio.Task[None]] = []
     draws = random.Random(1)
-
-    async def load(seconds: float) -> None:
-        end = time.monotonic() + seconds
-        due = time.monotonic()
-        while due < end:
-            due += draws.expovariate(RATE)
-            await asyncio.sleep(max(0.0, due - time.monotonic()))
-            chats.append(Chat(time.monotonic()))
-            tasks.append(asyncio.create_task(chat(balancer.port, chats[-1])))
-
-    await load(before)
+    tasks = await load(balancer.port, before, draws, chats)
     number, whole = FAULTS[fault]
     happened = time.monotonic()
     suffers.suffer(number, whole=whole)
@@ -319,7 +326,7 @@ async def trial(
         judged.append(time.monotonic())
 
     watcher = asyncio.create_task(watch())
-    await load(after)
+    tasks += await load(balancer.port, after, draws, chats)
     await asyncio.gather(*tasks)
     watcher.cancel()
     verdict = judged[0] if judged else None

@@ -242,7 +242,7 @@ class RegionPicker:
         """No: who fails is asked last."""
         return False
 
-    def second(self, exchange: Exchange, tried: tuple[str, ...], now: float) -> None:  # noqa: ARG002 - the contract
+    def second(self, exchange: Exchange, tried: tuple[str, ...], now: float) -> None:
         """None: no request is at two regions at once."""
 
     def has_room(self, exchange: Exchange, tried: tuple[str, ...]) -> bool:  # noqa: ARG002 - the contract
