@@ -141,6 +141,7 @@ class Hedge(asyncio.Protocol):
         "_exchange",
         "_hedging",
         "_known",
+        "_late_s",
         "_looks_again",
         "_refused",
         "_said",
@@ -167,7 +168,7 @@ class Hedge(asyncio.Protocol):
         self._said = b""
         self._refused = False
         late = known.late
-        self._looks_again = late or 0.0
+        self._late_s = self._looks_again = late or 0.0
         self._timer = None if late is None else hedging.proxy.loop.call_later(late, self._late)
 
     # --- the first server's part ---
@@ -181,7 +182,8 @@ class Hedge(asyncio.Protocol):
         self.end("lost")
 
     def _learn(self) -> None:
-        self._known.learn(self._hedging.proxy.now() - self._since)
+        hedged = self._sent is not None
+        self._known.learn(self._late_s if hedged else self._hedging.proxy.now() - self._since)
 
     # --- the second one's ---
 

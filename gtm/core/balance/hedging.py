@@ -1,9 +1,10 @@
 """When a request that waits for its first byte is asked of a second server too (docs/balancer.md, "Hedging"): after how long, and how many at the most.
 
 Theory. Of each kind of call the seconds to the first byte are kept as a fading histogram, as those of service are (`gtm.core.balance.work`). A request is
-late when it has waited for longer than its kind's `QUANTILE`. One that was hedged counts by how long its client waited since it was first sent: were it
-left out, or counted from its second server on, the slowest 1 of 100 would be missing from what is learned, the quantile would fall, more would be
-late, and so on. How many are hedged is bounded as a share of a service's requests, for all may be late at once.
+late when it has waited for longer than its kind's `QUANTILE`. One that was hedged counts as one that waited just so long: nobody knows how long it would have waited, and for the
+quantile it is enough that it was no less. Were it left out, the slowest 1 of 100 would be missing from what is learned, the quantile would fall, more would be
+late, and so on; did it count by what its client waited, a few that stand still would have all others wait for as long. How many are hedged is bounded as a share of a
+service's requests, for all may be late at once: what is beyond that share counts by how long it waited, so that of a service that has become slower that is learned.
 
 Laws:
   1. Nothing is late before `LEAST` requests of its kind are known, nor before the exact quantile of those that were known when it was worked out last; and it is late

@@ -90,15 +90,31 @@ def test_nothing_is_late_before_enough_are_known() -> None:
     )
 
 
-def test_what_is_common_is_not_late() -> None:
-    """Of requests of which 2 in 100 are slow, only what is slower than these is late: and hedged ones, which count by how long their clients waited, do not lower it."""
-    known = FirstBytes()
-    for number in range(1000):
-        late = known.of(_KIND).late
-        slow = number % 50 == 0
-        # One that is slow would take 10 s: it is hedged when it is late, and then takes as long as the others.
-        known.of(_KIND).learn(0.2 if not slow else min(10.0, (inf if late is None else late) + 0.2))
-    assert (known.of(_KIND).late or 0.0) > 0.3
+def _learned(slow: int, seconds: float, *, hedged: int) -> float:
+    """After how long a request is late, after 3,000 of which each `slow`th takes so long, where each `hedged`th of these is hedged."""
+    known = FirstBytes().of(_KIND)
+    for number in range(3000):
+        took = seconds if number % slow == 0 else 0.2
+        is_hedged = known.late is not None and took > known.late and number // slow % hedged == 0
+        known.learn(known.late if is_hedged and known.late is not None else took)
+    return known.late or 0.0
+
+
+def test_what_is_hedged_has_nobody_wait_for_longer() -> None:
+    """Nor anybody be hedged sooner. Of a service that has become slower, or of which more stand still than may be hedged, that is learned."""
+    assert _learned(100, 10.0, hedged=1) == 0.256
+    assert _learned(30, 10.0, hedged=10**9) > 10.0
+    assert _learned(30, 10.0, hedged=2) > 10.0
+    known = FirstBytes().of(_KIND)
+    for _ in range(300):
+        known.learn(0.2)
+    late = known.late
+    for number in range(300):  # 3 of 100 stand still, and are hedged
+        known.learn(late or 0.0 if number % 30 == 0 else 0.2)
+    assert known.late == late == 0.256
+    for number in range(600):  # all take as long as none did before, and 5 of 100 are hedged
+        known.learn(known.late or 0.0 if number % 20 == 0 else 1.0)
+    assert 1.0 <= (known.late or 0.0) <= 1.5
 
 
 def test_kinds_are_bounded() -> None:
