@@ -224,12 +224,15 @@ class EdgeApp:
         """What is answered where a request ends in an error, which is logged if it is ours."""
         if isinstance(error, ProblemError):
             instance, page = instance_of(incoming.raw_path), incoming.page
-            return error.response(instance, page.error_headers, of_service=page in _OF_SERVICES)
+            of_service = page in _OF_SERVICES
+            return error.response(
+                instance, page.error_headers, of_service=of_service, accept=incoming.accept()
+            )
         logger.error("could not answer %s %r", incoming.method, incoming.raw_path[:256], exc_info=error)
         if incoming.started:
             raise error  # the server cuts the connection, so that nobody takes half a batch for a whole one
         bug = ProblemError("internal_error", "this is a bug in gtm")
-        return bug.response("/", of_service=incoming.page in _OF_SERVICES)
+        return bug.response("/", of_service=incoming.page in _OF_SERVICES, accept=incoming.accept())
 
     def routes(self) -> Routes:
         """What is remembered for the Router in force."""
@@ -315,7 +318,7 @@ class EdgeApp:
     ) -> Response:
         """Send a request on; `host` is the host name that it came by, if that states something."""
         found = self._route(incoming, routes, service, host, rest)
-        return found if isinstance(found, Response) else found.respond(rest, incoming.query)
+        return found if isinstance(found, Response) else found.respond(rest, incoming.query, incoming.accept)
 
     def _authorize(self, incoming: Incoming, routes: Routes, wrong: ProblemError | None) -> Response:
         """Answer a proxy that asks whether a request may go on, and where; `wrong` is what is wrong with its headers, which may be a client's."""
@@ -386,9 +389,9 @@ class EdgeApp:
             if isinstance(route, Response):
                 ended = route
             elif (why := self._why_not(route)) is None:
-                ended = route.carried(rest, incoming.query)
+                ended = route.carried(rest, incoming.query, incoming.accept)
             else:
-                ended = route.respond(rest, incoming.query)
+                ended = route.respond(rest, incoming.query, incoming.accept)
                 if ended.head.status == 307:
                     head = head_of(307, (*ended.head.headers, (b"x-gtm-not-carried", why)))
                     ended = Response(head, ended.body, ended.counted_as)

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import msgspec
 
 from gtm.core.model.outcomes import UnknownNameError
-from gtm.core.model.refusals import is_anthropics, media_type, with_error
+from gtm.core.model.refusals import form_of, with_error
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -77,12 +77,15 @@ class ProblemError(Exception):
         """The problem document for the request at `instance`."""
         return problem(self.code, self.detail, instance)
 
-    def response(self, instance: str, headers: Headers = (), *, of_service: bool = False) -> Response:
-        """The problem as a response, with more headers; `of_service`: in the place of a service's answer, which clients of model APIs read."""
-        document = self.document(instance)
+    def response(
+        self, instance: str, headers: Headers = (), *, of_service: bool = False, accept: bytes = b""
+    ) -> Response:
+        """The problem as a response, with more headers; `of_service`: in the place of a service's answer, which clients of model APIs read, in the form that such a one takes (`accept`)."""
+        document, media = self.document(instance), None
         if of_service:
-            document = with_error(document, anthropics=is_anthropics(instance.encode()))
-        return json_response(document["status"], document, (*self.headers, *headers))
+            form = form_of(instance.encode(), accept)
+            document, media = with_error(document, anthropics=form.anthropics), form.media
+        return json_response(document["status"], document, (*self.headers, *headers), media=media)
 
 
 class Head(NamedTuple):
@@ -151,10 +154,14 @@ def problem(code: str, detail: str, instance: str, more: Mapping[str, Any] | Non
 
 
 def json_response(
-    status: int, document: Any, headers: Sequence[tuple[bytes, bytes]] = (), count: str | None = None
+    status: int,
+    document: Any,
+    headers: Sequence[tuple[bytes, bytes]] = (),
+    count: str | None = None,
+    *,
+    media: bytes | None = None,
 ) -> Response:
-    """A JSON response; a refusal is labelled as what it is."""
-    media = _JSON if status < 400 else media_type(document)
+    """A JSON response; without a media type, one from 400 on is a problem."""
     return response_of(status, json_headers(status, headers, media), msgspec.json.encode(document), count)
 
 

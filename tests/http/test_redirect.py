@@ -14,6 +14,7 @@ from gtm.core.model.regions import Endpoint
 from gtm.core.model.state import EndpointHealth, HealthStatus, State
 from gtm.feed.wire import StateMessage
 from gtm.http.app import EdgeOptions
+from tests.core.model.accepts import ACCEPTS
 from tests.http.world import Edge
 
 HOST = {"host": "web.demo.test"}
@@ -271,6 +272,19 @@ def test_clients_of_anthropics_api_read_why(  # noqa: PLR0917
     assert {name: one for name, one in said.items() if name not in own} == {
         name: one for name, one in other.json().items() if name not in own
     }
+
+
+@pytest.mark.parametrize(("path", "accept", "media", "anthropics"), ACCEPTS)
+@pytest.mark.parametrize("service", ["nowhere", "none"])
+def test_a_refusal_has_the_form_that_its_client_takes(
+    edge: Edge, service: str, path: str, accept: str, media: str, *, anthropics: bool
+) -> None:
+    """As at a balancer (tests/balancer/test_refusals.py): whether a policy refuses it, or nobody knows the service."""
+    found = edge.get(f"/r/{service}{path}", headers={"accept": accept})
+    said = found.json()
+    assert found.headers["content-type"] == media
+    assert (said["type"] == "error") is anthropics
+    assert said["error"]["message"] == said["detail"]
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,7 @@ from gtm.balancer.wire.heads import (
     MAX_TRAILERS,
     HeadError,
     RequestHead,
+    accepted,
     announcement,
     forwarded_head,
     goes_on,
@@ -1429,6 +1430,7 @@ class Exchange:
                 closes=self.closes,
                 head_only=self.head.method == b"HEAD",
                 path=self.head.path,
+                accept=accepted(self.head.lines),
             ),
             "refused",
         )

@@ -223,6 +223,11 @@ def _repeated(name: bytes, value: bytes, seen: dict[bytes, bytes]) -> None:
     seen[name] = seen[name] + b", " + value
 
 
+def accepted(lines: Sequence[bytes]) -> bytes:
+    """What a client takes (`Accept`), of a head's lines: looked for where a request is refused, so that no other costs more."""
+    return b",".join(line[7:].strip() for line in lines if line[:7].lower() == b"accept:")
+
+
 def is_host(value: bytes) -> bool:
     """Whether it can stand in Host: a host with an optional port (RFC 9112 §3.2)."""
     if value in _hosts:

@@ -1,7 +1,8 @@
 """What a balancer says when it does not serve: problem documents (RFC 9457), with OpenAI's error form beside them.
 
 Clients of model servers read `error.message`, `error.type` and `error.code`; everybody else the problem's own members. One document
-has both, since RFC 9457 §3.2 lets a problem have further members. On the paths of Anthropic's messages it is an error of that API's form.
+has both, since RFC 9457 §3.2 lets a problem have further members. On the paths of Anthropic's messages it is an error of that API's form, and what it is labelled as goes by what the client
+takes (`gtm.core.model.refusals.form_of`).
 
 | status | when |
 |---|---|
@@ -24,7 +25,7 @@ from math import ceil
 
 import msgspec
 
-from gtm.core.model.refusals import is_anthropics, media_type, with_error
+from gtm.core.model.refusals import form_of, with_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,9 @@ def no_model(model: str | None) -> Refusal:
     return Refusal(404, "backends_no_model", words)
 
 
-def refusal_response(refusal: Refusal, *, closes: bool, head_only: bool = False, path: bytes = b"") -> bytes:
+def refusal_response(
+    refusal: Refusal, *, closes: bool, head_only: bool = False, path: bytes = b"", accept: bytes = b""
+) -> bytes:
     """The bytes of the response that refuses.
 
     Args:
@@ -56,6 +59,7 @@ def refusal_response(refusal: Refusal, *, closes: bool, head_only: bool = False,
         closes: the connection ends with it.
         head_only: the request was HEAD.
         path: of its target, if that could be read.
+        accept: what the client takes, likewise.
     """
     problem = {
         "type": f"urn:gtm:problem:{refusal.code}",
@@ -64,11 +68,11 @@ def refusal_response(refusal: Refusal, *, closes: bool, head_only: bool = False,
         "detail": refusal.detail,
         "code": refusal.code,
     }
-    document = with_error(problem, anthropics=is_anthropics(path))
-    body = msgspec.json.encode(document)
+    form = form_of(path, accept)
+    body = msgspec.json.encode(with_error(problem, anthropics=form.anthropics))
     lines = [
         b"HTTP/1.1 %d %b" % (refusal.status, HTTPStatus(refusal.status).phrase.encode()),
-        b"content-type: " + media_type(document),
+        b"content-type: " + form.media,
         b"cache-control: no-store",
         b"content-length: %d" % len(body),
         *_more(refusal, closes=closes),

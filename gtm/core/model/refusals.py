@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 _TYPES = {
     400: "invalid_request_error",
@@ -28,6 +28,9 @@ _ANTHROPICS_TYPES = {
 }
 """Of Anthropic's API ("Errors"); others are `invalid_request_error` or `api_error`."""
 _ANTHROPICS = re.compile(rb"/v1/messages(?:/|$)")
+_PROBLEM, _JSON = b"application/problem+json", b"application/json"
+_QUALITY = re.compile(rb"0(?:\.\d{0,3})?|1(?:\.0{0,3})?")
+"""A weight of a media range (RFC 9110 §12.4.2)."""
 
 
 def error_member(status: int, code: str, detail: str) -> dict[str, str | None]:
@@ -45,6 +48,47 @@ def is_anthropics(path: bytes) -> bool:
     return _ANTHROPICS.search(path) is not None
 
 
+class RefusalForm(NamedTuple):
+    """How a refusal is told: as an error of Anthropic's form or as a problem with OpenAI's `error`, and labelled as what."""
+
+    anthropics: bool
+    media: bytes
+
+
+REFUSAL_FORMS = (RefusalForm(False, _PROBLEM), RefusalForm(False, _JSON), RefusalForm(True, _JSON))
+"""All that there are."""
+
+
+def form_of(path: bytes, accept: bytes = b"") -> RefusalForm:
+    """The form of a refusal, by the path that is asked for and what the client takes (RFC 9110 §12.5.1).
+
+    Whoever asks for problem documents by name gets one, wherever. Else it is an error of Anthropic's form on the paths of its messages, and a problem everywhere else: labelled as plain
+    JSON for those who name that, or `text/html`, since clients that go by the label know that one, and browsers show it.
+
+    >>> form_of(b"/v1/messages").anthropics, form_of(b"/v1/messages", b"application/problem+json").anthropics
+    (True, False)
+    >>> form_of(b"/v1/embeddings").media, form_of(b"/v1/embeddings", b"application/json").media
+    (b'application/problem+json', b'application/json')
+    """
+    asked = _qualities(accept) if accept else {}
+    problem, plain = asked.get(_PROBLEM, 0.0), max(asked.get(_JSON, 0.0), asked.get(b"text/html", 0.0))
+    if problem and problem >= plain:
+        return REFUSAL_FORMS[0]
+    if is_anthropics(path):
+        return REFUSAL_FORMS[2]
+    return REFUSAL_FORMS[1 if plain else 0]
+
+
+def _qualities(accept: bytes) -> dict[bytes, float]:
+    """The media ranges that a client names, in lower case, and how much it wants each, 0 to 1: of more than 64, the first ones."""
+    found = {}
+    for one in accept.split(b",", 64)[:64]:
+        name, *parameters = (part.strip().lower() for part in one.split(b";", 8)[:8])
+        quality = next((part[2:] for part in parameters if part.startswith(b"q=")), b"1")
+        found[name] = float(quality) if _QUALITY.fullmatch(quality) else 0.0
+    return found
+
+
 def with_error(document: Mapping[str, Any], *, anthropics: bool) -> dict[str, Any]:
     """A problem document with the member `error`, as OpenAI's API has it or Anthropic's, which has a `type` of its own in place of the problem's."""
     status, code, detail = document["status"], document["code"], document["detail"]
@@ -53,8 +97,3 @@ def with_error(document: Mapping[str, Any], *, anthropics: bool) -> dict[str, An
         return {**document, "error": error}
     kind = _ANTHROPICS_TYPES.get(status, "api_error" if status >= 500 else "invalid_request_error")
     return {**document, "type": "error", "error": {**error, "type": kind}}
-
-
-def media_type(document: Mapping[str, Any]) -> bytes:
-    """What a refusal's document is: a problem, or an error of Anthropic's form."""
-    return b"application/json" if document["type"] == "error" else b"application/problem+json"

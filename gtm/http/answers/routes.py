@@ -33,7 +33,7 @@ from gtm.core.model.cors import Cors
 from gtm.core.model.names import host_name
 from gtm.core.model.outcomes import Outcome, Reason, UnknownNameError
 from gtm.core.model.references import some
-from gtm.core.model.refusals import is_anthropics, with_error
+from gtm.core.model.refusals import REFUSAL_FORMS, RefusalForm, form_of, with_error
 from gtm.core.model.regions import Endpoint
 from gtm.core.model.requests import UNKNOWN_LOCATION, ContradictionError, Location, Request, agreed
 from gtm.core.model.services import Handoff, Service
@@ -448,7 +448,7 @@ class RedirectRoute:
         """Whether the service asks for it, and the law lets this edge."""
         self.handoffs: dict[str | None, tuple[bytes, float]] = {}
         """Those of carried requests (`EdgeHandoffs.of_carried`)."""
-        self._targets: Memory[Option, _Target | _Signed | tuple[Response, Response]] = Memory(
+        self._targets: Memory[Option, _Target | _Signed | dict[RefusalForm, Response]] = Memory(
             self._target, _OPTIONS
         )
 
@@ -457,35 +457,45 @@ class RedirectRoute:
         """The mask of the regions inside the fence."""
         return self._resolved.routing.ranking.group.allowed
 
-    def respond(self, rest: bytes, query: bytes) -> Response:
+    def respond(self, rest: bytes, query: bytes, accept: Callable[[], bytes] = bytes) -> Response:
         """The redirect of one request, or its refusal.
 
         Args:
             rest: the path as it was sent, from its leading slash on; printable ASCII.
             query: likewise, without the question mark.
+            accept: says what the client takes.
         """
-        return self.ended(self._resolved.pick(), rest, query)
+        return self.ended(self._resolved.pick(), rest, query, accept)
 
-    def carried(self, rest: bytes, query: bytes) -> Response | CarriedRequest:
+    def carried(
+        self, rest: bytes, query: bytes, accept: Callable[[], bytes] = bytes
+    ) -> Response | CarriedRequest:
         """The same of one request that is carried, if a region serves it."""
         option = self._resolved.pick()
         if option.region is None or not self.is_carried:
-            return self.ended(option, rest, query)
+            return self.ended(option, rest, query, accept)
         return CarriedRequest(self, self._resolved, option, self._resolved.counted_as(option, "carry"))
 
-    def ended(self, option: Option, rest: bytes, query: bytes) -> Response:
+    def ended(
+        self, option: Option, rest: bytes, query: bytes, accept: Callable[[], bytes] = bytes
+    ) -> Response:
         """The redirect of one request that ends by an option, or its refusal; other arguments are those of `respond`."""
         target = self._targets[option]
-        return target[is_anthropics(rest)] if isinstance(target, tuple) else target.response(rest, query)
+        if isinstance(target, dict):
+            return target[form_of(rest, accept())]
+        return target.response(rest, query)
 
-    def _target(self, option: Option) -> _Target | _Signed | tuple[Response, Response]:
-        """Where a request goes; or its refusals, for clients of OpenAI's API and for those of Anthropic's."""
+    def _target(self, option: Option) -> _Target | _Signed | dict[RefusalForm, Response]:
+        """Where a request goes; or its refusals, by their form."""
         count = self._resolved.counted_as(option, "redirect")
         endpoint = self._resolved.routing.endpoint(option)
         if endpoint is None:
             status, document, more = self._resolved.rendered(option)
-            plain, anthropics = (with_error(document, anthropics=one) for one in (False, True))
-            return json_response(status, plain, more, count), json_response(status, anthropics, more, count)
+            documents = {form: with_error(document, anthropics=form.anthropics) for form in REFUSAL_FORMS}
+            return {
+                form: json_response(status, one, more, count, media=form.media)
+                for form, one in documents.items()
+            }
         headers = (
             # `private`: nobody else's cache may keep it. `no-store`: nor may the client's own, since the next answer
             # may be another by then, and a kept one would lead out of a fence that has changed.

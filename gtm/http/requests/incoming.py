@@ -110,6 +110,10 @@ class Incoming:
     cors: Cors | None = field(init=False, default=None)
     headers: dict[bytes, bytes] = field(init=False, default_factory=dict)
 
+    def accept(self) -> bytes:
+        """What the client takes (`Accept`), by which the form of a refusal goes: looked for where there is one."""
+        return b",".join(value for name, value in self.lines if name == b"accept")
+
     def __post_init__(self, target: bytes) -> None:
         self.raw_path, _, self.query = target.partition(b"?")
         path = self.raw_path.decode("ascii", "replace")

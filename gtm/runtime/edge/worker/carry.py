@@ -22,7 +22,7 @@ import asyncio
 import logging
 import ssl
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from urllib.parse import quote, urlsplit
@@ -34,6 +34,7 @@ from gtm.balancer.plane.exchange import Exchange
 from gtm.balancer.plane.proxy import Proxy, timeout_unread
 from gtm.balancer.plane.timeouts import FIELD as TIMEOUT
 from gtm.balancer.wire.facts import PromptCut
+from gtm.balancer.wire.heads import RequestHead, accepted
 from gtm.balancer.wire.refusals import Refusal
 from gtm.balancer.wire.responses import ResponseHead
 from gtm.core.balance.health.values import Failure
@@ -372,6 +373,11 @@ class EdgeGate:
         return lines + b"".join(b"%b: %b\r\n" % (name, seen[name]) for name in _OF_CLIENTS if name in seen)
 
 
+def _accepts(head: RequestHead) -> Iterator[tuple[bytes, bytes]]:
+    """What its client takes, as a header: read where a refusal's form goes by it."""
+    yield b"accept", accepted(head.lines)
+
+
 class EdgeProxy(Proxy):
     """What all connections share whose requests are carried.
 
@@ -414,7 +420,9 @@ class EdgeProxy(Proxy):
     def judge(self, exchange: Exchange) -> bytes | Refusal | None:
         """A request's answer if it is not carried; None if it is."""
         head, client = exchange.head, exchange.client
-        incoming = Incoming(head.method.decode("ascii"), head.target, (), client.peer, head.version)
+        incoming = Incoming(
+            head.method.decode("ascii"), head.target, _accepts(head), client.peer, head.version
+        )
         incoming.headers = {**head.seen, b"host": head.host}
         if isinstance(client, CarriedConnection) and client.first:
             client.first = False
