@@ -499,6 +499,26 @@ def test_what_may_not_be_done_twice_is_asked_once(raw: bytes) -> None:
     run(main)
 
 
+def test_what_still_comes_is_asked_once() -> None:
+    """However much of a body is kept for another try."""
+
+    async def main() -> None:
+        async with _two() as (w, _, second):
+            w.proxy.replay = 1 << 24
+            client = await w.client()
+            client.send(
+                b"POST %b HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000\r\n\r\n%b"
+                % (_CHAT, b"x" * 1_100_000)
+            )
+            await w.until(lambda: bool(w.gate.judged) and w.gate.judged[-1].phase is SENT)
+            assert w.gate.judged[-1].keeps_body
+            assert w.gate.judged[-1].hedge is None
+            assert not second.asked
+            client.abort()
+
+    run(main)
+
+
 def test_nothing_is_done_twice_where_the_file_says_so() -> None:
     """`repeats: false`."""
 

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from frozen_bench import Balancer, Chat, Server, gtm, load, server
 
-BEFORE, EACH, STILL, STOPS = 15.0, 10.0, 2.0, 6
+BEFORE, EACH, STILL, STOPS = 15.0, 20.0, 2.0, 3
 """Seconds, and how often a server is stopped."""
 
 

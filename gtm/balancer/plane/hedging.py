@@ -112,7 +112,7 @@ class Hedging:
             hedge.end("gave_way")
 
     def services(self) -> dict[str, HedgeShare]:
-        """What is counted, by service."""
+        """Counts of the last minute by the service that requests are for."""
         now = self.proxy.now()
         for one in self._services.values():
             one.look(now)
@@ -339,6 +339,6 @@ class Hedge(asyncio.Protocol):
             self._upstream.writable = False
 
     def resume_writing(self) -> None:
-        """It takes more again."""
+        """The second server takes more bytes again."""
         if self._upstream is not None:
             self._upstream.writable = True

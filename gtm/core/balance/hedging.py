@@ -76,7 +76,7 @@ class FirstBytes:
         self._kinds: OrderedDict[CallClass, KnownWaits] = OrderedDict()
 
     def __len__(self) -> int:
-        """How many kinds are known."""
+        """Count the kinds of call that something is known of."""
         return len(self._kinds)
 
     def of(self, kind: CallClass) -> KnownWaits:
