@@ -161,6 +161,23 @@ def test_hedges_are_a_share_of_a_minutes_requests(told: list[tuple[str, float]],
     assert (counted.requests, counted.hedges) == (0, 0)
 
 
+def test_a_minute_is_forgotten_as_it_passes() -> None:
+    """Requests and hedges alike, by slices of five seconds; so more may be hedged again."""
+    counted = HedgeShare()
+    for _ in range(100):
+        counted.requested(4.0)
+    for _ in range(5):
+        counted.hedged(4.9)
+    counted.look(WINDOW_S - 0.1)
+    assert (counted.requests, counted.hedges) == (100, 5)
+    assert not counted.allows(WINDOW_S - 0.1, 0.05)
+    counted.look(WINDOW_S)
+    assert (counted.requests, counted.hedges) == (0, 0)
+    for _ in range(20):
+        counted.requested(WINDOW_S + 1)
+    assert counted.allows(WINDOW_S + 1, 0.05)
+
+
 def test_a_share_of_few_is_none() -> None:
     """Five of a hundred: none of nineteen, the first of twenty."""
     counted = HedgeShare()
