@@ -34,6 +34,7 @@ Laws:
      when its server is judged down is sent again if that is not back soon (`proxy.MAY_RETURN`), or refused (`bereft`): none stays there. A server that says that it is full
      (`gtm.adapters.fullness`) has not begun it, and none of its answer went to the client: a short answer that may say it is kept back until it is whole, and another
      server is asked, once. Where nobody else is asked that answer goes to the client as it is, with the server's own `Retry-After`.
+     One that is late may be at a second server too, until either answers (`gtm.balancer.plane.hedging`).
   4. An answer that breaks off is never made to look whole.
   5. Neither side waits for the other for ever: whoever is awaited, to send or to take, has a time; or, a backend, checks that pass (`gtm.balancer.plane.timeouts`).
      Neither is read from faster than the other takes it.
