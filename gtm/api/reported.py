@@ -12,6 +12,8 @@ from types import UnionType
 from typing import Annotated, Any, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from gtm.control.lead.latency import delta_problem, witness_problem
+from gtm.control.live.tokens import speaks_for
+from gtm.core.capacity.durations import BOUNDS
 from gtm.core.handoff.keys import key_bytes
 from gtm.core.latency.doubt import Witness
 from gtm.core.latency.samples import Delta
@@ -22,6 +24,7 @@ from gtm.documents.described import field_texts
 from gtm.feed.reports import (
     MAX_SHOWN_TEXT,
     MAX_SHOWN_TEXTS,
+    MAX_TIMED,
     OPAQUE,
     BalancerReport,
     EdgeReport,
@@ -29,6 +32,7 @@ from gtm.feed.reports import (
     RegionShown,
     ServerShown,
     TenantShown,
+    TimesTold,
 )
 
 _MAX_LISTED = 10
@@ -108,7 +112,7 @@ def _bounds(report: type[Any]) -> dict[str, FieldBounds]:
 
 
 def bound_problems(
-    report: EdgeReport | BalancerReport | RegionShown | ServerShown | TenantShown,
+    report: EdgeReport | BalancerReport | RegionShown | ServerShown | TenantShown | TimesTold,
 ) -> Iterator[Problem]:
     """Which fields of a report keep not to their bounds; those of what is in them are looked at elsewhere."""
     kind: Any = type(report)
@@ -169,6 +173,36 @@ def _shown_problems(shown: RegionShown | ServerShown | TenantShown, where: str) 
     for name in ("models", "adapters"):
         if any(len(text) > MAX_SHOWN_TEXT for text in getattr(shown, name, None) or ()):
             yield Problem(f"{where}.{name}", "too_long", f"each may have {MAX_SHOWN_TEXT} characters")
+
+
+def time_problems(report: BalancerReport, regions: str | None) -> list[Problem]:
+    """What is wrong with what a balancer tells of requests' times, whose token is for these regions (None: all): the first of much."""
+    return list(islice(_time_problems(report, regions), _MAX_LISTED))
+
+
+def _time_problems(report: BalancerReport, regions: str | None) -> Iterator[Problem]:
+    if not report.times:
+        return
+    if not report.number:
+        words = "a report that tells times has a number, so that they are counted once"
+        yield Problem("number", "required", words)
+    if not speaks_for(regions, report.region):
+        words = f"the token does not speak for region `{report.region[:253]}`: a balancer tells the times of its own"
+        yield Problem("times", "forbidden", words)
+    if len({(one.service, one.model) for one in report.times}) < len(report.times):
+        yield Problem("times", "duplicate", "each service and model may be there once")
+    for number, one in enumerate(report.times):
+        where = f"times[{number}]"
+        for found in bound_problems(one):
+            yield replace(found, path=f"{where}.{found.path}")
+        if not one.service or not (one.service + one.model).isprintable():
+            yield Problem(where, "invalid_format", "must have a service, and names of printable characters")
+        for name, buckets in (("first_byte", one.first_byte), ("end", one.end)):
+            if len({bucket for bucket, _ in buckets}) < len(buckets):
+                yield Problem(f"{where}.{name}", "duplicate", "each bucket may be there once")
+            if not all(0 <= bucket <= len(BOUNDS) and 1 <= count <= MAX_TIMED for bucket, count in buckets):
+                words = f"buckets are 0 to {len(BOUNDS)}, and have 1 to {MAX_TIMED} requests"
+                yield Problem(f"{where}.{name}", "out_of_range", words)
 
 
 def learned_problems(deltas: Sequence[Delta], witnesses: Sequence[Witness]) -> list[Problem]:

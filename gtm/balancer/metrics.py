@@ -18,10 +18,11 @@ from typing import NamedTuple
 from gtm.balancer.decide.gate import LawGate
 from gtm.balancer.decide.picking import PoolPicker
 from gtm.balancer.decide.pushing import PeerPusher
-from gtm.balancer.decide.queueing import OTHER, QueueAdmission
+from gtm.balancer.decide.queueing import QueueAdmission
 from gtm.balancer.plane.proxy import Proxy
 from gtm.balancer.plane.stats import BOUNDS, EACH, Histogram
 from gtm.core.balance.choosing.values import Candidate
+from gtm.core.capacity.durations import OTHER
 
 _CV = "gtm_balancer_utilization_cv"
 
@@ -91,6 +92,7 @@ def collect(
     """All that one process has. `said`: backend → what its metrics say of its load. `access`: lines of the access log, by how; empty: there is none. `silence`: seconds since control was heard, or since the start."""
     admission, candidates = queue.admission, picker.pool.candidates
     stats, tiers = proxy.stats, admission.snapshot().tiers
+    stats.settle()
     usable = {one.number for one in picker.pool.usable}
 
     def of_backends(value: Callable[[Candidate], float | None]) -> dict[str, float]:

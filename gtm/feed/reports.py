@@ -6,9 +6,11 @@ the types alone, so that everything that is wrong with a report is told at once.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, TypeAlias
 
+from gtm.core.capacity.durations import BOUNDS, MOST_TOLD, Took, TookBy
 from gtm.core.handoff.keys import MOST
 from gtm.core.health.history import Probed
 from gtm.core.latency.doubt import Witness
@@ -23,6 +25,8 @@ MAX_DELTAS = 20_000
 """Deltas in one report, and as many witnesses."""
 MAX_PUSHES = 1000
 """Kinds of pushes that control takes in one report."""
+MAX_TIMED = 10**9
+"""Requests in one bucket of one report."""
 
 MAX_SHOWN = 256
 """Model servers that one report shows, and tenants."""
@@ -211,6 +215,39 @@ class RegionShown:
         )
 
 
+Bucket: TypeAlias = tuple[
+    Annotated[int, FieldBounds(0, len(BOUNDS))], Annotated[int, FieldBounds(1, MAX_TIMED)]
+]
+"""The place of its upper bound (`gtm.core.capacity.durations.BOUNDS`), and how many requests are in it."""
+Buckets: TypeAlias = Annotated[tuple[Bucket, ...], FieldBounds(length=len(BOUNDS) + 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class TimesTold:
+    """What requests of a service and a model took; each bucket once."""
+
+    service: Shown
+    model: Shown = ""
+    """Empty: they name none; `other`: all that nobody has declared."""
+    first_byte: Buckets = ()
+    """To the first byte of the answer's body."""
+    end: Buckets = ()
+    """To the answer's end."""
+
+    @classmethod
+    def of(cls, table: TookBy) -> tuple[TimesTold, ...]:
+        """A table as it is told."""
+        return tuple(
+            cls(service, model, tuple(sorted(took.first_bytes.items())), tuple(sorted(took.ends.items())))
+            for (service, model), took in table.items()
+        )
+
+
+def table_of(told: Iterable[TimesTold]) -> TookBy:
+    """The table that was told."""
+    return {(one.service, one.model): Took(dict(one.first_byte), dict(one.end)) for one in told}
+
+
 @dataclass(frozen=True, slots=True)
 class BalancerReport:
     """Balancer → control, `POST /v1/balancers/{name}/report`: what was done with the quotas' leases, and its public keys.
@@ -236,6 +273,12 @@ class BalancerReport:
     seconds: Period = 1.0
     inside: RegionShown | None = None
     """Its model servers and tenants. Null: no news."""
+    times: Annotated[tuple[TimesTold, ...], FieldBounds(length=MOST_TOLD)] = ()
+    """What requests took that its model servers had and that ended since the last report, by service and model."""
+    run: Annotated[str, FieldBounds(length=64)] = ""
+    """What tells this start of it from others."""
+    number: Number = 0
+    """Of this report, growing within a run: `times` and `pushes` of a report with a number that is not above the last one's are not counted again. 0: it has none, and tells no times."""
 
 
 @dataclass(frozen=True, slots=True)

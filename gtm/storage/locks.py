@@ -23,6 +23,7 @@ class Lock(IntEnum):
     STANDBY = 0x67746D_04
     PLAN_HISTORY = 0x67746D_05
     DEMAND_HISTORY = 0x67746D_06
+    REQUEST_HISTORY = 0x67746D_07
 
 
 async def take(connection: AsyncConnection, lock: Lock) -> None:

@@ -43,6 +43,7 @@ from gtm.storage.history.audit import AuditRepository
 from gtm.storage.history.demand import DemandRepository, PeakRepository
 from gtm.storage.history.health import HealthRepository
 from gtm.storage.history.plans import PlanRepository
+from gtm.storage.history.requests import RequestRepository
 from gtm.storage.latency import LatencyRepository
 from gtm.storage.locks import Seat
 from gtm.storage.resources import PolicyRepository, ResourceRepository
@@ -132,6 +133,7 @@ class Transaction:
     edges = _Working(EdgeRepository)
     """Edges as last heard of."""
     plans = _Working(PlanRepository)
+    requests = _Working(RequestRepository)
     """The plan's history."""
     peaks = _Working(PeakRepository)
     """This keeps how much edges asked for."""

@@ -18,6 +18,7 @@ from sqlalchemy import (
     LargeBinary,
     MetaData,
     Sequence,
+    SmallInteger,
     Table,
     Text,
     func,
@@ -294,6 +295,29 @@ plan_sums = _table(
     CheckConstraint("minutes > 0", name="minutes"),
 )
 """`plan_minutes` added up by step; `use_minutes` are those that know their use."""
+
+request_times = _table(
+    "request_times",
+    # Minutes that a step is long: 1 as it was told, others are sums (`gtm.storage.history.requests.SPANS`).
+    Column("span", Integer, primary_key=True, autoincrement=False),
+    Column("start", _MOMENT, primary_key=True),
+    # `measure`: `first_byte` or `end`. `source`: the control process that heard it; empty: a sum over all.
+    *_keys("region", "service", "model", "measure", "source"),
+    # Places in `gtm.core.capacity.durations.BOUNDS`, and how many requests are there.
+    Column("buckets", ARRAY(SmallInteger), nullable=False),
+    Column("counts", ARRAY(BigInteger), nullable=False),
+    CheckConstraint("cardinality(buckets) = cardinality(counts)", name="counts"),
+)
+"""What requests took at regions' model servers, as their balancers told it."""
+
+request_pushes = _table(
+    "request_pushes",
+    Column("span", Integer, primary_key=True, autoincrement=False),
+    Column("start", _MOMENT, primary_key=True),
+    *_keys("region", "service", "peer", "source"),
+    *_columns(Double, "requests"),
+)
+"""Requests that balancers of a region handed to a peer region, by service; `span` and `source` as above."""
 
 latency_sums = _table(
     "latency_sums",

@@ -28,6 +28,7 @@ from gtm.api.reported import (
     key_problems,
     learned_problems,
     lease_problems,
+    time_problems,
 )
 from gtm.api.schemas.base import Schema, errors, picked
 from gtm.control.errors import BadRequest, Forbidden, Invalid
@@ -127,6 +128,7 @@ def report_problems(found: BalancerReport, regions: str | None) -> list[Problem]
         *_own_problems(found, regions),
         *_peer_problems(found),
         *_push_problems(found, regions),
+        *time_problems(found, regions),
         *inside_problems(found.inside, found.region),
         *learned_problems(found.latency, found.witnesses),
     ]
@@ -181,7 +183,10 @@ async def report_balancer(
         raise _not_for(who.name, found.region)
     names = {region.name for region in ctx.present.policy.regions}
     known = {told: count for told, count in found.pushes.items() if told.split("\t")[1] in {"", *names}}
-    found = replace(found, pushes=known if found.region in names else {})
+    services = {service.name for service in ctx.present.policy.services}
+    times = tuple(one for one in found.times if one.service in services)
+    here = found.region in names
+    found = replace(found, pushes=known if here else {}, times=times if here else ())
     held = ctx.present.tokens.get(who.sha256)
     token_id = "" if held is None else held.id
     notice = ""

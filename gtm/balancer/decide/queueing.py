@@ -18,6 +18,7 @@ from gtm.core.balance.admission.admission import Admission
 from gtm.core.balance.admission.rooms import GroupLimits
 from gtm.core.balance.admission.settings import AdmissionSettings
 from gtm.core.balance.serving import known_as
+from gtm.core.capacity.durations import OTHER
 from gtm.core.handoff.verdict import Verdict
 from gtm.core.model.services import Priority
 from gtm.core.shares import client_prefix
@@ -36,8 +37,6 @@ _OUTPUT_TOKENS = 256
 
 MOST_TOTALS = 500
 """Pairs of tenant and model that are counted apart."""
-OTHER = "other"
-"""The label that all names have together which nobody has declared: clients make names of models up."""
 OTHERS = (OTHER, OTHER)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING
 
+from gtm.core.capacity import durations
+from gtm.core.capacity.durations import OTHER, Counts, TookBy
 from gtm.core.handoff.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -32,11 +34,14 @@ BOUNDS = (
     120.0,
     300.0,
 )
-"""Upper bounds of the histograms' buckets in seconds."""
-
+"""Upper bounds of the histograms' buckets in seconds, each of them one of `gtm.core.capacity.durations.BOUNDS`."""
+_COARSE = tuple(bisect_left(BOUNDS, bound) for bound in durations.BOUNDS) + (len(BOUNDS),)
+"""By the place of a bucket there, the one here that it is a part of."""
 
 EACH = 16
 """One choice of so many is timed."""
+LONGEST_MODEL = 300
+"""Characters of a model's name that is told apart."""
 KEPT = 900.0
 """Seconds for which what was counted of a server that is gone stays: time for the last of it to be scraped."""
 MOST_SERIES = 20_000
@@ -59,16 +64,38 @@ class Histogram:
         self.counts[bisect_left(BOUNDS, seconds)] += 1
         self.total += seconds
 
+    def take(self, counts: Mapping[int, int], seconds: float) -> None:
+        """Count requests of finer buckets, that took so many seconds together."""
+        for bucket, count in counts.items():
+            self.counts[_COARSE[bucket]] += count
+        self.total += seconds
+
     def merge(self, other: Histogram) -> None:
         """Count all that another has."""
         self.counts = [mine + its for mine, its in zip(self.counts, other.counts, strict=True)]
         self.total += other.total
 
 
-class Stats:
-    """Since the process began."""
+class _Fresh:
+    """What requests took that have ended since they were last added up."""
+
+    __slots__ = ("ends", "ends_total", "first_bytes", "first_bytes_total")
 
     def __init__(self) -> None:
+        self.ends: Counts = {}
+        self.first_bytes: Counts = {}
+        self.ends_total = self.first_bytes_total = 0.0
+
+
+class Stats:
+    """Since the process began.
+
+    Law: a request's times are counted once, when it ends; `settle` adds them to what is told by backend, and by service and model.
+    """
+
+    def __init__(self) -> None:
+        self.declared: Callable[[str], bool] = lambda _: False
+        """Whether somebody declares a model of this name: times of others are not told apart."""
         self.requests: dict[tuple[str, int, str], int] = {}
         """By backend, status and how they ended."""
         self.left_out = 0
@@ -102,6 +129,12 @@ class Stats:
         self.between: dict[str, Histogram] = {}
         """Between two pieces of a stream of events, in the mean of the stream, by backend: from token to token."""
 
+        self._fresh: dict[tuple[str, str, str], _Fresh] = {}
+        """By backend, service and model."""
+        self._models: dict[str | None, str] = {}
+        """The names that models are counted under, of those since the last `settle`."""
+        self._took: TookBy = {}
+        """Since `take_times`."""
         self._beyond = Histogram()
         """Of requests at servers of which nothing is told any more, or never was."""
         self._gone: dict[str, float] = {}
@@ -117,6 +150,7 @@ class Stats:
         if now - self._looked < _LOOK_EVERY:
             return []
         self._looked = now
+        self.settle()
         known = {url for url, _, _ in self.requests}.union(self.failures, self.full, self.durations)
         known.update(url for url, _ in self.taken)
         gone = {url for url in known if url and url not in servers}
@@ -165,29 +199,73 @@ class Stats:
                 self.left_out += 1
         if url:
             self.waited += exchange.waited
-            verdict = exchange.verdict
-            if isinstance(verdict, Verdict) and verdict.believed is not None and verdict.believed.hop:
-                assert verdict.routing is not None  # noqa: S101 - what is served is for some service
-                self.came[verdict.routing.request.service] += 1
+            verdict, service = exchange.verdict, ""
+            if isinstance(verdict, Verdict) and verdict.routing is not None:
+                service = verdict.routing.request.service
+                if verdict.believed is not None and verdict.believed.hop:
+                    self.came[service] += 1
             began, first_byte = exchange.began, exchange.first_byte
-            # As `Histogram.add`, in half of the time.
-            histogram, seconds = self.durations.get(url) or self._new(self.durations, url), now - began
-            histogram.counts[bisect_left(BOUNDS, seconds)] += 1
-            histogram.total += seconds
+            model = exchange.fallback or exchange.facts.model
+            name = self._models.get(model)
+            if name is None:
+                name = self._named(model)
+            key = url, service, name
+            fresh = self._fresh.get(key)
+            if fresh is None:
+                fresh = self._begin(key)
+            seconds = now - began
+            bucket, counts = bisect_left(durations.BOUNDS, seconds), fresh.ends
+            counts[bucket] = counts.get(bucket, 0) + 1
+            fresh.ends_total += seconds
             if first_byte:
-                histogram, seconds = (
-                    self.first_bytes.get(url) or self._new(self.first_bytes, url),
-                    first_byte - began,
-                )
-                histogram.counts[bisect_left(BOUNDS, seconds)] += 1
-                histogram.total += seconds
+                seconds = first_byte - began
+                bucket, counts = bisect_left(durations.BOUNDS, seconds), fresh.first_bytes
+                counts[bucket] = counts.get(bucket, 0) + 1
+                fresh.first_bytes_total += seconds
             answer = exchange.answer
             if answer.events and answer.pieces > 1 and how == "answered":
                 mean = (now - first_byte) / (answer.pieces - 1)
                 (self.between.get(url) or self._new(self.between, url)).add(mean)
 
+    def _named(self, model: str | None) -> str:
+        """The name that a model's requests are counted under."""
+        if not model:
+            name = ""
+        else:
+            known = len(model) <= LONGEST_MODEL and model.isprintable() and self.declared(model)
+            name = model if known else OTHER
+        if len(self._models) < MOST_SERIES:
+            self._models[model] = name
+        return name
+
+    def _begin(self, key: tuple[str, str, str]) -> _Fresh:
+        if len(self._fresh) >= MOST_SERIES:
+            self.settle()
+        fresh = self._fresh[key] = _Fresh()
+        return fresh
+
+    def settle(self) -> None:
+        """Add what has ended since the last time to what is told."""
+        fresh, self._fresh, self._models = self._fresh, {}, {}
+        for (url, service, model), one in fresh.items():
+            ends = self.durations.get(url) or self._new(self.durations, url)
+            ends.take(one.ends, one.ends_total)
+            if one.first_bytes:
+                first_bytes = self.first_bytes.get(url) or self._new(self.first_bytes, url)
+                first_bytes.take(one.first_bytes, one.first_bytes_total)
+            took = durations.place(self._took, service, model) if service else None
+            if took is not None:
+                took.add(one.first_bytes, one.ends)
+
+    def take_times(self) -> TookBy:
+        """What requests of each service and model took that have ended since this was last asked."""
+        self.settle()
+        took, self._took = self._took, {}
+        return took
+
     def served(self) -> tuple[int, float, float]:
         """How many requests backends have had; their seconds together, those in the queue apart."""
+        self.settle()
         each = (*self.durations.values(), self._beyond)
         return (
             sum(sum(histogram.counts) for histogram in each),

@@ -23,6 +23,7 @@ from gtm.control.lead.history import demand as demand_history
 from gtm.control.lead.history import plans as plan_history
 from gtm.control.lead.history.health import HealthRecorder
 from gtm.control.lead.history.recording import AuditRetention
+from gtm.control.lead.history.requests import RequestHistory
 from gtm.control.lead.latency import LatencyBook, Teachers
 from gtm.control.lead.leases import Leases
 from gtm.control.lead.loads import RegionLoads
@@ -44,7 +45,7 @@ class Active:
 
     Args:
         database: where edges, round trips and demand are written down.
-        settings: what the process was told: with 0 `demand_days`, neither demand nor the plan's history is recorded.
+        settings: what the process was told: with 0 `demand_days`, neither demand nor the plan's history nor what requests took is recorded.
         current: what edges are told; its state begins a later epoch here.
         election: this process's part among several on the database.
         clock: POSIX seconds.
@@ -69,8 +70,15 @@ class Active:
         self.latency = LatencyBook(database, clock, settings.latency_half_life)
         self.leases = Leases(election, clock, monotonic)
         self.reports = Reports(current, self.latency, self.leases, clock, monotonic)
+        kept = timedelta(days=settings.demand_days)
+        self._requests = RequestHistory(database, uuid4().hex, kept, clock) if kept else None
         self.balancers = Balancers(
-            self.leases, self.latency, monotonic, self.reports.pushes, lambda: current.now.policy
+            self.leases,
+            self.latency,
+            monotonic,
+            self.reports.pushes,
+            lambda: current.now.policy,
+            (lambda _: None) if self._requests is None else self._requests.take,
         )
         self.verdicts = Verdicts(current, self.reports, clock)
         self.planning = Planning(
@@ -90,7 +98,6 @@ class Active:
             lambda: (frozenset(vantages.judgement.alarm.disputed), vantages.alarm_words()),
         )
         self._clock = clock
-        kept = timedelta(days=settings.demand_days)
         self._recorder = demand_history.Recorder(database, uuid4().hex, kept) if kept else None
         self._history = plan_history.PlanHistory(database, kept) if kept else None
 
@@ -115,6 +122,8 @@ class Active:
                 group.create_task(
                     demand_history.run(self._recorder, lambda: self.reports.reported, self._per_answer)
                 )
+            if self._requests is not None:
+                group.create_task(self._requests.run())
             if self._history is not None:
                 group.create_task(plan_history.run(self._history, lambda: self.planning.latest))
 

@@ -5,7 +5,8 @@ Laws:
   2. They live in memory only. A control that becomes active hears each of them again within a second, and while it has not, nothing is pushed.
   3. What is learned of round trips is of the regions that the token speaks for (the caller sees to it), counts as what came with that token,
      and disputes in its name alone.
-  4. Leases are of the same books as edges': no quota is spent twice because of who spends it. A balancer is leased quotas that pushes
+  4. What a report counts (pushes, times) is counted once, however often the report comes (`BalancerReport.number`).
+  5. Leases are of the same books as edges': no quota is spent twice because of who spends it. A balancer is leased quotas that pushes
      from its own region may owe, and no others; its token is one owner, whatever balancers it has.
 """
 
@@ -27,6 +28,8 @@ from gtm.feed.reports import BalancerReply, BalancerReport, RegionShown, ServerS
 
 MOST = 64
 """Balancers of one token whose keys are kept."""
+MOST_RUNS = 4
+"""Runs of a balancer whose reports' numbers are kept."""
 SHOWN_FOR = 30.0
 """Seconds for which what a balancer showed of the inside of its region is now."""
 MOST_SHOWN = 2000
@@ -89,6 +92,7 @@ class Balancers:
         monotonic: seconds that never step back.
         pushes: takes what they found no slot for.
         policy: the one in force.
+        record: takes what requests took and what was pushed, once.
     """
 
     leases: Leases
@@ -96,10 +100,13 @@ class Balancers:
     monotonic: Callable[[], float]
     pushes: RateBook = field(default_factory=RateBook)
     policy: Callable[[], Policy] = Policy
+    record: Callable[[BalancerReport], None] = lambda _: None
     dropped: Counter[str] = field(init=False, default_factory=Counter)
     """Items that were left out of reports, by part of the report."""
     _concerns: tuple[Policy | None, dict[str, frozenset[QuotaText]]] = field(init=False, default=(None, {}))
     _told: dict[tuple[str, str], ToldKeys] = field(init=False, default_factory=dict)
+    _numbers: dict[tuple[str, str], dict[str, int]] = field(init=False, default_factory=dict)
+    """The last report's number of each run, the newest runs last."""
     _inside: dict[tuple[str, str], tuple[RegionShown, float]] = field(init=False, default_factory=dict)
     """What each showed last, and when."""
 
@@ -125,13 +132,14 @@ class Balancers:
             raise Conflict(
                 f"the token `{token}` has {MOST} balancers already: make others a token of their own"
             )
-        kept = replace(report, leases=None, latency=(), witnesses=(), pushes={}, inside=None)
+        kept = replace(report, leases=None, latency=(), witnesses=(), pushes={}, inside=None, times=())
         self._told[known] = ToldKeys(token, token_id, report.handoff_keys, now, name, kept)
         if report.inside is not None:
             self._inside[known] = report.inside, now
         own = [witness._replace(reporter=reporter) for witness in report.witnesses]
         self.latency.take(report.latency, token_id or token, own)
-        if report.region:
+        if report.region and self._is_new(known, report):
+            self.record(report)
             counts = {f"{report.region}\t{told}": count for told, count in report.pushes.items()}
             self.pushes.take(f"{token_id}/{name}", counts, report.seconds, now)
         # No edge has such a name: two that share one are told apart by their tokens.
@@ -144,6 +152,17 @@ class Balancers:
         return BalancerReply(
             self.leases.answer(f"{token}/{name}", use, now, owner=token, concerned=concerned)
         )
+
+    def _is_new(self, known: tuple[str, str], report: BalancerReport) -> bool:
+        """Whether what a report counts was not taken before. A balancer that replaces another has a run of its own beside it."""
+        if not report.number:
+            return True
+        runs = self._numbers.setdefault(known, {})
+        last = runs.pop(report.run, 0)
+        runs[report.run] = max(last, report.number)
+        for run in list(runs)[:-MOST_RUNS]:
+            del runs[run]
+        return report.number > last
 
     def _concerned(self, region: str) -> frozenset[QuotaText]:
         """The quotas that balancers of a region may hold."""
@@ -203,6 +222,7 @@ class Balancers:
         for known in [known for known, one in self._told.items() if now - one.at > KNOWN_FOR]:
             del self._told[known]
             self._inside.pop(known, None)
+            self._numbers.pop(known, None)
 
 
 def _quotas(use: LeaseUse) -> int:

@@ -34,7 +34,7 @@ from gtm.core.model.references import meant
 from gtm.core.quota.leases import LeaseHolder
 from gtm.feed.client import BalancerFeedClient
 from gtm.feed.current import CurrentView
-from gtm.feed.reports import MAX_PUSHES, BalancerReply, BalancerReport
+from gtm.feed.reports import MAX_PUSHES, BalancerReply, BalancerReport, TimesTold
 from gtm.feed.wire import Message, PeersMessage, RoomMessage, SnapshotMessage, StateMessage
 from gtm.geoip.near import own_names
 from gtm.geoip.reader import Locator
@@ -108,6 +108,9 @@ class Pushes:
         """Requests that the report of their second left out."""
         self._leaves_out = False
         self._told_at = boot_time()
+        self._run = uuid4().hex
+        self._number = 0
+        """Of the last report."""
         self._notice = ""
 
     async def load(self) -> None:
@@ -129,6 +132,7 @@ class Pushes:
 
     def _report(self) -> BalancerReport:
         self._count()
+        self._number += 1
         now, counts = boot_time(), dict(self.carriers.pushes())
         more = {key: counts[key] - self._pushed.get(key, 0) for key in counts}
         more = {key: count for key, count in more.items() if count > 0}
@@ -150,6 +154,9 @@ class Pushes:
             {key: float(count) for key, count in told.items()},
             min(seconds, 3600.0),
             self.showing.take(),
+            TimesTold.of(self.carriers.times()),
+            self._run,
+            self._number,
         )
 
     def _largest(self, more: dict[str, int]) -> dict[str, int]:

@@ -43,6 +43,7 @@ from gtm.core.balance.health.settings import HealthSettings
 from gtm.core.balance.serving import named
 from gtm.core.balance.sharing import Sharing, SlotUse
 from gtm.core.balance.spill.room import CAME, Slots
+from gtm.core.capacity.durations import TookBy
 from gtm.core.capacity.load import MAX_MODELS, MODEL_PATTERN
 from gtm.core.handoff.keys import OwnKey
 from gtm.core.latency.samples import Interval
@@ -365,6 +366,9 @@ class Carriers(ShownBalancer, Protocol):
     def spent(self) -> Sequence[Spent]:
         """What each of them did with its part of the leases since this was last asked."""
 
+    def times(self) -> TookBy:
+        """What requests took that have ended since this was last asked, by service and model."""
+
     def pushes(self) -> Mapping[str, int]:
         """Requests that found no slot, and that came for want of one elsewhere, by service, region and why, since this process began."""
 
@@ -497,6 +501,7 @@ class Carrier(Carriers):
             tracer=self._tracer(),
             keeps_heads=True,
         )
+        self._proxy.stats.declared = self._declares
         self._picker.lost = self._proxy.take_from
         self._carry_by(document)
         self._health = HealthLoop(
@@ -721,6 +726,9 @@ class Carrier(Carriers):
 
     def spent(self) -> tuple[Spent]:
         return (Spent(0, self._spends, *self._gate.take_counts()),)
+
+    def times(self) -> TookBy:
+        return self._proxy.stats.take_times()
 
     def pushes(self) -> Mapping[str, int]:
         came = {f"{service}\t\t{CAME}": count for service, count in self._proxy.stats.came.items()}

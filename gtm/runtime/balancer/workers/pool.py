@@ -31,6 +31,7 @@ from gtm.core.balance.flights import PEERS_LAST_S
 from gtm.core.balance.health.values import BackendState
 from gtm.core.balance.sharing import FORGOTTEN_S, LOOK_EVERY, SlotUse, due
 from gtm.core.balance.spill.room import Slots
+from gtm.core.capacity.durations import TookBy, add
 from gtm.core.handoff.keys import OwnKey
 from gtm.core.latency.doubt import Witness
 from gtm.core.latency.samples import Delta, Interval
@@ -38,6 +39,7 @@ from gtm.core.model.problems import PolicyError
 from gtm.core.quota.leases import LeaseHolder
 from gtm.core.quota.names import QuotaText
 from gtm.feed.current import CurrentView
+from gtm.feed.reports import TimesTold, table_of
 from gtm.feed.wire import FeedError, Lines
 from gtm.geoip.reader import Locator
 from gtm.runtime.balancer.backends_file import BackendsFile
@@ -128,7 +130,8 @@ class WordMessage:
 class LoadMessage:
     """From a worker, each second: its load since the last, as load reports have it, and its metrics.
 
-    `tiers`: requests that run and that wait, by tier. `deltas` and `witnesses`: what it learned of round trips since the last.
+    `tiers`: requests that run and that wait, by tier. `deltas` and `witnesses`: what it learned of round trips since the last. `times`: what
+    requests took that ended since the last.
     """
 
     report: Report
@@ -136,6 +139,7 @@ class LoadMessage:
     tiers: dict[str, tuple[int, int]] = field(default_factory=dict)
     deltas: tuple[Delta, ...] = ()
     witnesses: tuple[Witness, ...] = ()
+    times: tuple[TimesTold, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +294,7 @@ class BalancerWorker:
             carrier.tiers(),
             tuple(learned.deltas),
             tuple(learned.witnesses),
+            TimesTold.of(carrier.times()),
         )
 
     # What it hears
@@ -520,6 +525,7 @@ class WorkerPool(Workers[PoolEnd], Carriers):
         self._running: dict[int, RunningWorker] = {}
         self._learned = Interval([], [])
         self._pushed: Counter[str] = Counter()
+        self._times: TookBy = {}
         self._everything = everything
         self._instance = instance
         self._listeners: Sequence[Listener] = ()
@@ -542,6 +548,7 @@ class WorkerPool(Workers[PoolEnd], Carriers):
         self._learned.deltas.extend(message.deltas)
         self._learned.witnesses.extend(message.witnesses)
         del self._learned.deltas[:-MAX_SENT], self._learned.witnesses[:-MAX_SENT]
+        add(self._times, table_of(message.times))
 
     def _ended(self, worker: RunningWorker) -> None:
         """It says nothing more: what it said last, and nobody asked for yet, counts."""
@@ -560,6 +567,10 @@ class WorkerPool(Workers[PoolEnd], Carriers):
         for one in self._running.values():
             if one.said is not None:
                 found.update(one.said.pushes)
+        return found
+
+    def times(self) -> TookBy:
+        found, self._times = self._times, {}
         return found
 
     def words(self) -> Mapping[str, Word]:
