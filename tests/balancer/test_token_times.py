@@ -68,6 +68,7 @@ def test_times_of_tokens(together: bool) -> None:
                         await reader.readuntil(b"data: x\r\n")
                 gates[0].write(b"0\r\n\r\n")
                 await reader.readuntil(b"0\r\n\r\n")
+            proxy.stats.settle()
             first, between = proxy.stats.first_bytes[url], proxy.stats.between[url]
             assert first.total == (1.0 if together else 2.0)
             assert (sum(between.counts), between.total) == (1, 1.0)

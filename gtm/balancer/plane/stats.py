@@ -35,7 +35,7 @@ BOUNDS = (
     300.0,
 )
 """Upper bounds of the histograms' buckets in seconds, each of them one of `gtm.core.capacity.durations.BOUNDS`."""
-_COARSE = tuple(bisect_left(BOUNDS, bound) for bound in durations.BOUNDS) + (len(BOUNDS),)
+_COARSE = (*(bisect_left(BOUNDS, bound) for bound in durations.BOUNDS), len(BOUNDS))
 """By the place of a bucket there, the one here that it is a part of."""
 
 EACH = 16
@@ -209,10 +209,10 @@ class Stats:
             name = self._models.get(model)
             if name is None:
                 name = self._named(model)
-            key = url, service, name
-            fresh = self._fresh.get(key)
+            served = url, service, name
+            fresh = self._fresh.get(served)
             if fresh is None:
-                fresh = self._begin(key)
+                fresh = self._begin(served)
             seconds = now - began
             bucket, counts = bisect_left(durations.BOUNDS, seconds), fresh.ends
             counts[bucket] = counts.get(bucket, 0) + 1

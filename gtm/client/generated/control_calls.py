@@ -1762,6 +1762,55 @@ def get_recorded_demand(
     return Call("GET", "/v1/demand/recorded", parameters={"since": since, "until": until})
 
 
+def get_request_times(
+    *,
+    since: datetime | str | None = None,
+    until: datetime | str | None = None,
+    region: types.Name | None = None,
+    service: types.Name | None = None,
+    models: bool | None = None,
+) -> Call[types.RequestTimesView]:
+    """What requests took at regions' model servers, by region, service and time. Counted by gtm's
+    balancers, in the region that served them; recorded minute by minute as long as demand is
+    (`GTM_DEMAND_DAYS`), and joined to 171 steps at the most. Percentiles are read from counts in
+    buckets that grow by an eighth at the most.
+
+    Args:
+        since: From then on; left out: 24 hours ago.
+        until: Until before then; left out: now.
+        region: Only this region; left out: all.
+        service: Only this service.
+        models: Tell models apart.
+    """
+    return Call(
+        "GET",
+        "/v1/demand/times",
+        parameters={"since": since, "until": until, "region": region, "service": service, "models": models},
+    )
+
+
+def get_spillover(
+    *,
+    since: datetime | str | None = None,
+    until: datetime | str | None = None,
+    service: types.Name | None = None,
+) -> Call[types.SpilloverView]:
+    """What went from region to region, by service and time, as it was counted. By edges: requests that
+    they sent elsewhere than to the region that their class likes best, usable or not, of services
+    that are steered by latency or place; a DNS answer counts as the requests that it stands for. By
+    balancers: requests that found no slot, and that a peer region took. Recorded minute by minute
+    (`GTM_DEMAND_DAYS`), joined to at most 61 steps.
+
+    Args:
+        since: From then on; left out: 24 hours ago.
+        until: Until before then; left out: now.
+        service: Only this service.
+    """
+    return Call(
+        "GET", "/v1/demand/spillover", parameters={"since": since, "until": until, "service": service}
+    )
+
+
 def list_dnssec() -> Call[types.ZoneKeysList]:
     """Keys of all signed zones, by zone. Every zone that has keys, also one that the policy no longer
     has signed, and why keys cannot be made now, if so.

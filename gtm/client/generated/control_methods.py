@@ -80,6 +80,8 @@ class ControlMethods:
     get_demand_timeline = value(calls.get_demand_timeline)
     get_demand_answers = value(calls.get_demand_answers)
     get_recorded_demand = value(calls.get_recorded_demand)
+    get_request_times = value(calls.get_request_times)
+    get_spillover = value(calls.get_spillover)
     list_dnssec = value(calls.list_dnssec)
     get_dnssec = value(calls.get_dnssec)
     roll_dnssec_key = value(calls.roll_dnssec_key)

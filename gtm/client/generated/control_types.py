@@ -2144,6 +2144,20 @@ class RegionWhole(JsonObject):
     """The share of the time at which it was full."""
 
 
+class RequestTimesView(JsonObject):
+    """What requests took, step by step."""
+
+    since: str
+    until: str
+    step_seconds: float
+    times: list[float]
+    """The beginnings of steps in which requests ended, in POSIX seconds."""
+    series: list[TookSeries]
+    """Those with most requests first."""
+    left_out: int
+    """Series with fewer requests that are not told."""
+
+
 class ResidencyRuleDocument(TypedDict):
     """Where matching requests may be served: inside `allow` (everywhere, if empty) and not inside
     `deny`.
@@ -2885,6 +2899,36 @@ class SpilloverRuleDocumentPut(TypedDict):
     """Only where the round trip grows by no more than this (milliseconds)."""
 
 
+class SpilloverSeries(JsonObject):
+    """Requests of a service that did not stay at home."""
+
+    service: str
+    from_: str
+    to: str
+    by: Literal["edges", "balancers"]
+    """Who sent them: edges, away from the region that their class likes best; or balancers of that
+    region, for want of a slot.
+    """
+    requests: float
+    """How many the whole time had."""
+    rates: list[float]
+    """Per second of the time that was watched, step by step, as `times` are."""
+
+
+class SpilloverView(JsonObject):
+    """What went from region to region, step by step."""
+
+    since: str
+    until: str
+    step_seconds: float
+    times: list[float]
+    """The beginnings of steps of which a minute was recorded, in POSIX seconds."""
+    series: list[SpilloverSeries]
+    """Those with most requests first."""
+    left_out: int
+    """Series with fewer requests that are not told."""
+
+
 Standing: TypeAlias = Literal["active", "standby", "adrift"]
 """The part that a control process plays: active, standing by or adrift."""
 
@@ -3125,6 +3169,38 @@ class TokenView(JsonObject):
     """In whose hands that was which it was made with: they count as one with it. `*`: that was not
     written down.
     """
+
+
+class TookSeries(JsonObject):
+    """What requests took that a region served for a service; columns as long as `times`, null: no
+    request ended then.
+    """
+
+    region: str
+    service: str
+    model: str | None
+    """Empty: they named none; `other`: all that nobody has declared. Null: models are not told apart."""
+    whole: TookView
+    """Over all of the time, from the sums of what was counted."""
+    requests: list[int | None]
+    first_byte_p50_ms: list[float | None]
+    first_byte_p99_ms: list[float | None]
+    p50_ms: list[float | None]
+    p99_ms: list[float | None]
+
+
+class TookView(JsonObject):
+    """What requests took, from when their heads had come: half of them at the most the p50, 99 of 100
+    the p99. Null: there was none.
+    """
+
+    requests: int
+    first_byte_p50_ms: float | None
+    """To the first byte of the answer's body, a stream's first token."""
+    first_byte_p99_ms: float | None
+    p50_ms: float | None
+    """To the answer's end."""
+    p99_ms: float | None
 
 
 class TopCorrection(JsonObject):

@@ -1,4 +1,4 @@
-"""A region over the last hour, day or week: load against capacity, probes' times, refusals and spillover, with what happened on the way."""
+"""A region over the last hour, day or week: load against capacity, probes' and requests' times, refusals and spillover, with what happened on the way."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from starlette.responses import Response
 from gtm.client.generated import control_calls as calls
 from gtm.dashboard import charts
 from gtm.dashboard.inside import Inside, name
+from gtm.dashboard.pages import request_times
 from gtm.dashboard.pages.plan_history import OVER, over_in_words
 from gtm.dashboard.pages.simulate import BACK
 from gtm.dashboard.visits import Visit, page
@@ -60,6 +61,7 @@ async def look(api: Inside, which: str, over: str, now: datetime) -> dict[str, A
     marks, left_out = charts.marks(
         since, [] if revisions is None else revisions.items_, [] if verdicts is None else verdicts.items_
     )
+    took = await request_times.look(api, (since, until), marks, region=which)
     figures: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
     if plan is not None and plan.regions:
@@ -110,6 +112,7 @@ async def look(api: Inside, which: str, over: str, now: datetime) -> dict[str, A
         "spans": OVER,
         "told": plan is not None,
         "figures": figures,
+        "took": took,
         "rows": rows,
         "probes": probes[::-1],
         "step": 0.0 if plan is None else plan.step_seconds,

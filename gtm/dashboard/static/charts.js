@@ -14,6 +14,9 @@
 
   const shade = (mark) => colour(mark.kind === "bad" ? "--bad" : mark.kind === "good" ? "--good" : "--dim");
 
+  // Values with a gap on either side: no line leads to them, so they are points.
+  const alone = (row) => row.flatMap((value, n) => value !== null && (row[n - 1] ?? null) === null && (row[n + 1] ?? null) === null ? [n] : []);
+
   // What happened, as numbered lines; the list below the charts says what each is.
   function marked(chart, marks) {
     const { ctx, bbox } = chart, ratio = devicePixelRatio || 1, size = SIZE * ratio;
@@ -65,7 +68,8 @@
       scales: { x: { range: () => [told.since, told.until] }, y: { range: (_, __, most) => [0, Math.max(most * 1.05, told.unit === "%" ? 10 : 1)] } },
       axes: [{ ...axis }, { ...axis, size: 64, values: (_, ticks) => ticks.map((value) => `${short(value).replace(/\.0+$/, "")}${told.unit === "/s" ? "/s" : ` ${told.unit}`}`) }],
       series: [{}, ...told.series.map((one, n) => ({
-        label: one.name, stroke: colours[n % colours.length], dash: DASHES[n % DASHES.length], width: 2, points: { show: times.length < 3 },
+        label: one.name, stroke: colours[n % colours.length], dash: DASHES[n % DASHES.length], width: 2,
+        points: { show: times.length < 3, filter: (_, s, show) => show ? null : alone(rows[s - 1]) },
         value: (_, value) => `${short(value)} ${told.unit}`,
       }))],
       hooks: { draw: [(chart) => marked(chart, told.marks || [])] },

@@ -54,6 +54,17 @@ class AnsweredStep:
 
 
 @dataclass(frozen=True, slots=True)
+class SentAwayStep:
+    """Requests of a step that edges sent to another region than the one that their class likes best."""
+
+    start: datetime
+    service: str
+    home: str
+    region: str
+    requests: float
+
+
+@dataclass(frozen=True, slots=True)
 class WantedDemand:
     """Which rows are asked for; None: all. `countries` are the clients'."""
 
@@ -100,6 +111,8 @@ _PLACES = {
     "priority": f"split_part({_CELL}, '|', 8)",
 }
 """Where a stored row says so (`Row.text`, `Cell.text`). Names of a policy stand there as they are (`gtm.core.model.joined`)."""
+_HOME = "split_part(split_part(split_part(r.row, E'\\t', 5), '|', 3), '>', 1)"
+"""The region that a row's ranking class likes best (`ClassKey.text`)."""
 
 
 class DemandRepository(Repository):
@@ -253,6 +266,33 @@ class DemandRepository(Repository):
                 float(count),
             )
             for start, named, via, region, outcome, count in found
+        ]
+
+    async def sent_away(
+        self, since: datetime, until: datetime, step: timedelta, service: str | None
+    ) -> list[SentAwayStep]:
+        """What edges sent elsewhere than home, step by step; of a service or of all. Read as `answered` reads."""
+        parts = _PARTS if step >= HOUR else _MINUTES
+        query = text(
+            f"""
+            SELECT date_bin(:step, m.at, TIMESTAMPTZ '2000-01-01 00:00:00Z'), r.service, r.home, r.region, sum(c.count)
+            FROM ({parts}) AS m
+            CROSS JOIN LATERAL unnest(m.rows, m.counts) AS c(id, count)
+            JOIN (
+                SELECT id, {_PLACES["service"]} AS service, {_HOME} AS home, {_PLACES["region"]} AS region FROM demand_rows AS r
+            ) AS r ON r.id = c.id
+            WHERE r.home <> '' AND r.region <> '' AND r.home <> r.region
+                AND (CAST(:service AS text) IS NULL OR r.service = :service)
+            GROUP BY 1, 2, 3, 4
+            ORDER BY 1, 2, 3, 4
+            """  # noqa: S608 - what is put in are constants of this module
+        )
+        asked: dict[str, Any] = {"since": since, "until": until, "step": step, "service": service}
+        asked |= {} if step < HOUR else {"last": until - HOUR}
+        found = await self._execute(query, asked)
+        return [
+            SentAwayStep(start, unescaped(SEPARATOR, named), home, region, float(count))
+            for start, named, home, region, count in found
         ]
 
     async def busiest(self, since: datetime, until: datetime) -> datetime | None:

@@ -105,7 +105,10 @@ class RequestRepository(Repository):
         times = [
             {
                 **at,
-                **{"region": region, "service": service, "model": model, "measure": measure},
+                "region": region,
+                "service": service,
+                "model": model,
+                "measure": measure,
                 "buckets": list(counts),
                 "counts": list(counts.values()),
             }
@@ -143,7 +146,7 @@ class RequestRepository(Repository):
         start = (await self._execute(query, {"span": span, "last": before - length})).scalar_one()
         if start is None:
             return False
-        add_up = text(f"INSERT INTO {table.name} {_SUMS[table]}")  # noqa: S608 - likewise
+        add_up = text(f"INSERT INTO {table.name} {_SUMS[table]}")
         await self._execute(add_up, {"span": span, "start": start, "until": start + length})
         return True
 

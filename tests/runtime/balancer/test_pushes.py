@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gtm.core.capacity.durations import Took, TookBy
 from gtm.core.latency.samples import Interval
 from gtm.core.quota.leases import LeaseHolder
 from gtm.feed.current import CurrentView
-from gtm.feed.reports import MAX_PUSHES, BalancerReport
+from gtm.feed.reports import MAX_PUSHES, BalancerReport, TimesTold
 from gtm.runtime.balancer.balancer import Pushes
 
 
@@ -25,6 +26,9 @@ class _Carriers:
 
     def pushes(self) -> dict[str, int]:
         return self.counts
+
+    def times(self) -> TookBy:
+        return {("chat", "m"): Took({3: 1}, {4: 2})}
 
     async def state(self) -> dict[str, Any]:
         return {}
@@ -113,3 +117,12 @@ def test_everything_is_told_once(rounds: list[dict[int, int]]) -> None:
         for key, count in _told(pushes).pushes.items():
             told[key] = told.get(key, 0) + count
     assert told == carriers.counts
+
+
+def test_reports_have_numbers_and_times(tmp_path: Path) -> None:
+    """Numbers grow within a run, so that control counts none of them twice; another start is another run."""
+    first, second = _reporting(_Carriers(), tmp_path), _reporting(_Carriers(), tmp_path)
+    told = [_told(first), _told(first), _told(second)]
+    assert [one.number for one in told] == [1, 2, 1]
+    assert told[0].run == told[1].run != told[2].run
+    assert told[0].times == (TimesTold("chat", "m", ((3, 1),), ((4, 2),)),)
