@@ -125,7 +125,10 @@ class RequestRepository(Repository):
         await self._write(upsert(tables.request_pushes), pushes)
 
     async def sum_up(self, before: datetime) -> bool:
-        """Add up the newest step of each kind that was over before a time and is not added up yet; False: there is none."""
+        """Add up the newest step of each kind that was over before a time and is not added up yet; False: there is none.
+
+        What a day before the last sum is not added up is left, to be read minute by minute.
+        """
         await locks.take(self._connection, locks.Lock.REQUEST_HISTORY)
         more = False
         for table in _SUMS:
@@ -138,7 +141,8 @@ class RequestRepository(Repository):
         query = text(
             f"""
             SELECT max(step) FROM (
-                SELECT DISTINCT date_bin(make_interval(mins => :span), start, {_ORIGIN}) AS step FROM {table.name} WHERE span = 1
+                SELECT DISTINCT date_bin(make_interval(mins => :span), start, {_ORIGIN}) AS step FROM {table.name}
+                WHERE span = 1 AND start >= coalesce((SELECT max(start) FROM {table.name} WHERE span = :span), '-infinity') - interval '1 day'
             ) AS steps
             WHERE step <= :last AND NOT EXISTS (SELECT FROM {table.name} WHERE span = :span AND start = step)
             """  # noqa: S608 - what is put in are constants of this module
