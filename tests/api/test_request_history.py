@@ -119,7 +119,6 @@ def test_what_no_balancer_counts_is_refused(
     assert written.requests == {}
 
 
-@pytest.mark.reads
 def test_percentiles_are_told_by_step(world: Api) -> None:
     """From counts that were added up; where no request ended, nothing; models are told apart where that is asked."""
     start = start_of(10)
@@ -158,7 +157,6 @@ def test_percentiles_are_told_by_step(world: Api) -> None:
     assert bad.status_code == 400
 
 
-@pytest.mark.reads
 def test_spillover_is_told_as_it_was_counted(world: Api) -> None:
     """By edges, where a class's requests went elsewhere than it likes best; by balancers, less what came home; per second of what was watched."""
     start = start_of(10)

@@ -120,7 +120,7 @@ def test_they_are_good_to_all(
 
 
 def test_a_region_s_inside_is_there_and_its_past_is_drawn(traffic: System, visit: Open) -> None:
-    """Model servers and tenants as the region's own balancer shows them; curves of what was recorded, of the time that is chosen, with what happened."""
+    """Model servers and tenants as the region's own balancer shows them; curves of what was recorded, of the time that is chosen, with what happened; what its requests took."""
     page = visit("/regions/eu-central", role=Role.VIEWER)
     servers = page.get_by_role("group", name="Model servers").get_by_role("row")
     expect(servers.filter(has_text="up").first).to_contain_text("demo")
@@ -128,9 +128,12 @@ def test_a_region_s_inside_is_there_and_its_past_is_drawn(traffic: System, visit
 
     def recorded() -> bool:
         page.reload()
-        return page.locator("#charts figure").count() > 0
+        return page.locator("#charts figure", has_text=title).count() > 0
 
-    eventually(recorded, "something is recorded", patience=180, every=2)
+    title = "To the end, p99"
+    eventually(recorded, "what requests took is recorded", patience=180, every=2)
+    took = page.get_by_role("group", name="What requests took over all of the time").get_by_role("row")
+    expect(took.nth(1)).to_contain_text(re.compile(r"\d ms"))
     expect(page.locator("#charts canvas").first).to_be_visible()
     page.get_by_role("link", name="The last 24 hours").first.focus()
     page.keyboard.press("Enter")
@@ -145,6 +148,7 @@ def test_a_region_s_inside_is_there_and_its_past_is_drawn(traffic: System, visit
     expect(page.get_by_role("row").nth(1)).to_contain_text("all edges together")
     assert_good(page)
     page.goto(f"{control_url(traffic)}/services/chat/answers")
-    eventually(recorded, "requests are recorded", patience=180, every=2)
-    expect(page.locator("#charts canvas")).to_have_count(3)
+    eventually(recorded, "what requests took is recorded", patience=180, every=2)
+    expect(page.locator("#charts canvas").nth(6)).to_be_attached()
+    expect(page.locator("#charts figure").first).to_contain_text("By outcome")
     assert_good(page)
