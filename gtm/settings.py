@@ -180,7 +180,7 @@ class ControlSettings(ServerSettings):
     )
     demand_days: int = option(
         DEFAULT_DEMAND_DAYS,
-        "Days for which recorded demand and the plan's history are kept (0: none is recorded).",
+        "Days for which recorded demand, the plan's history and what requests took are kept (0: none is recorded).",
         minimum=0,
         maximum=366,
     )

@@ -13,6 +13,7 @@ import pytest
 import gtm
 from gtm.balancer.plane.contracts import Limits
 from gtm.balancer.plane.timeouts import Timeouts
+from gtm.core.capacity import durations
 from gtm.dashboard.security import _MOST_NETWORKS, Attempts
 from gtm.dashboard.sign_in.oidc import _BITS, _EXCHANGES
 from gtm.dashboard.sign_in.provider import _LASTS
@@ -253,6 +254,14 @@ TABLES: Mapping[str, Mapping[str, tuple[float | str, ...]]] = {
         ),
         "model servers, and tenants, in an answer of `GET /v1/balancers/inside`": (
             "control.lead.balancers.MOST_SHOWN",
+        ),
+        "services and models that a balancer's report tells the times of": (
+            *("core.capacity.durations.MOST_TOLD", "feed.reports.MAX_SHOWN_TEXT"),
+            *(len(durations.BOUNDS) + 1, durations.MOST_TOLD // 2, "core.capacity.durations.MOST_TOLD"),
+        ),
+        "the same, that are recorded of a region in a minute": ("control.lead.history.requests.MOST_ROWS",),
+        "services and peers that a region's pushes are recorded by in a minute": (
+            "control.lead.history.requests.MOST_WAYS",
         ),
         "codes that are exchanged with an identity provider": (
             *(_EXCHANGES.places, _EXCHANGES.each, _EXCHANGES.waiting_each),
