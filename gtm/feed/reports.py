@@ -230,9 +230,9 @@ class TimesTold:
     model: Shown = ""
     """Empty: they name none; `other`: all that nobody has declared."""
     first_byte: Buckets = ()
-    """To the first byte of the answer's body."""
+    """These are counted by the seconds to the first byte of the answer's body."""
     end: Buckets = ()
-    """To the answer's end."""
+    """These are counted by the seconds to the answer's end."""
 
     @classmethod
     def of(cls, table: TookBy) -> tuple[TimesTold, ...]:

@@ -6,9 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from gtm.balancer.metrics import Family, MergedMetrics, render
-from gtm.balancer.plane.stats import KEPT, LONGEST_MODEL, MOST_SERIES, Stats
+from gtm.balancer.plane.stats import KEPT, MOST_SERIES, Stats
 from gtm.core.capacity.durations import BOUNDS, MOST_TOLD, OTHER
 from gtm.core.handoff.verdict import Code, Verdict
+from gtm.feed.reports import MAX_SHOWN_TEXT
 
 
 def _end(stats: Stats, url: str, status: int = 200, model: str | None = None, service: str = "") -> None:
@@ -110,7 +111,7 @@ def test_names_that_strangers_make_up_share_one() -> None:
     stats.declared = lambda name: not name.startswith("made-up")
     for number in range(1000):
         _end(stats, "a", model=f"made-up-{number}", service="chat")
-    _end(stats, "a", model="m" * (LONGEST_MODEL + 1), service="chat")
+    _end(stats, "a", model="m" * (MAX_SHOWN_TEXT + 1), service="chat")
     _end(stats, "a", model="two\nlines", service="chat")
     assert {key: sum(took.ends.values()) for key, took in stats.take_times().items()} == {
         ("chat", OTHER): 1002

@@ -257,7 +257,7 @@ TABLES: Mapping[str, Mapping[str, tuple[float | str, ...]]] = {
         ),
         "services and models that a balancer's report tells the times of": (
             *("core.capacity.durations.MOST_TOLD", "feed.reports.MAX_SHOWN_TEXT"),
-            *(len(durations.BOUNDS) + 1, durations.MOST_TOLD // 2, "core.capacity.durations.MOST_TOLD"),
+            len(durations.BOUNDS) + 1,
         ),
         "the same, that are recorded of a region in a minute": ("control.lead.history.requests.MOST_ROWS",),
         "services and peers that a region's pushes are recorded by in a minute": (

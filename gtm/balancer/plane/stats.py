@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gtm.core.capacity import durations
 from gtm.core.capacity.durations import OTHER, Counts, TookBy
 from gtm.core.handoff.verdict import Verdict
+from gtm.feed.reports import MAX_SHOWN_TEXT
 
 if TYPE_CHECKING:
     from gtm.balancer.plane.exchange import Exchange
@@ -40,8 +41,6 @@ _COARSE = (*(bisect_left(BOUNDS, bound) for bound in durations.BOUNDS), len(BOUN
 
 EACH = 16
 """One choice of so many is timed."""
-LONGEST_MODEL = 300
-"""Characters of a model's name that is told apart."""
 KEPT = 900.0
 """Seconds for which what was counted of a server that is gone stays: time for the last of it to be scraped."""
 MOST_SERIES = 20_000
@@ -130,7 +129,7 @@ class Stats:
         """Between two pieces of a stream of events, in the mean of the stream, by backend: from token to token."""
 
         self._fresh: dict[tuple[str, str, str], _Fresh] = {}
-        """By backend, service and model."""
+        """These are kept by backend, service and model."""
         self._models: dict[str | None, str] = {}
         """The names that models are counted under, of those since the last `settle`."""
         self._took: TookBy = {}
@@ -232,7 +231,7 @@ class Stats:
         if not model:
             name = ""
         else:
-            known = len(model) <= LONGEST_MODEL and model.isprintable() and self.declared(model)
+            known = len(model) <= MAX_SHOWN_TEXT and model.isprintable() and self.declared(model)
             name = model if known else OTHER
         if len(self._models) < MOST_SERIES:
             self._models[model] = name

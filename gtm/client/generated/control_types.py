@@ -3190,16 +3190,16 @@ class TookSeries(JsonObject):
 
 
 class TookView(JsonObject):
-    """What requests took, from when their heads had come: half of them at the most the p50, 99 of 100
-    the p99. Null: there was none.
+    """What requests took, from when their heads had come: half of them took no longer than a p50, 99 of
+    100 no longer than a p99. Null: there was none.
     """
 
     requests: int
     first_byte_p50_ms: float | None
-    """To the first byte of the answer's body, a stream's first token."""
+    """Half of the answers with a body had its first byte, a stream's first token, by then."""
     first_byte_p99_ms: float | None
     p50_ms: float | None
-    """To the answer's end."""
+    """Half of them had ended by then."""
     p99_ms: float | None
 
 

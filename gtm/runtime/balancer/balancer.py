@@ -110,7 +110,7 @@ class Pushes:
         self._told_at = boot_time()
         self._run = uuid4().hex
         self._number = 0
-        """Of the last report."""
+        """The last report had this number."""
         self._notice = ""
 
     async def load(self) -> None:
