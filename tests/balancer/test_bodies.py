@@ -165,7 +165,7 @@ PADDED = RAW[:-1] + b" " * (1024 * 1024) + b"}"
     ],
     ids=lambda one: repr(one[:40]) if isinstance(one, bytes) else one,
 )
-def test_json(body: bytes, found: str) -> None:
+def test_what_a_body_says_is_found_or_refused(body: bytes, found: str) -> None:
     """What is read, and what is refused."""
     assert _model(body) == found
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -23,6 +22,7 @@ from gtm.runtime.edge.worker.carry import LIMITS as CARRY_LIMITS
 from gtm.runtime.process.http import PatientProtocol as Patient
 from gtm.runtime.process.sockets import TAKES_NOTHING_MS
 from gtm.storage.session import Database
+from tests.docs.numbers import numbers, plain, value
 from tests.sources import parsed
 
 ROOT = Path(gtm.__file__).parent
@@ -336,38 +336,12 @@ APART: Mapping[str, str] = {
 }
 """Constants there that refuse nothing of what comes, and what they are."""
 
-_WORDS = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
-_UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "ms": 1e-3}
-_NUMBER = re.compile(rf"(?<![\w/.-])(?:(\d[\d,]*)|({'|'.join(_WORDS)}))\b(?: ({'|'.join(_UNITS)})\b)?")
-
-
-def _plain(cell: str) -> str:
-    """Its text, without where links lead."""
-    return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", cell.strip())
-
 
 def _rows(heading: str) -> Iterator[tuple[str, str]]:
     section = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     for line in re.findall(r"^\|(.*)\|$", section, re.MULTILINE)[2:]:
         first, second, _ = line.split("|")
-        yield _plain(first), _plain(second)
-
-
-def _numbers(text: str) -> list[float]:
-    """All that stand in a text, in bytes and seconds."""
-    return sorted(
-        (float(digits.replace(",", "")) if digits else _WORDS[word]) * _UNITS.get(unit, 1)
-        for digits, word, unit in _NUMBER.findall(text)
-    )
-
-
-def _value(one: float | str) -> float:
-    """A constant by where it stands, or a number."""
-    if not isinstance(one, str):
-        return one
-    module, _, name = one.rpartition(".")
-    found: float = getattr(import_module(f"gtm.{module}"), name)
-    return found
+        yield plain(first), plain(second)
 
 
 def _constants() -> Iterator[str]:
@@ -385,7 +359,7 @@ def _constants() -> Iterator[str]:
 
 def test_numbers_are_found() -> None:
     """In words and digits, with units; not those within names."""
-    assert _numbers("ten of a /48 of IPv6, 1,024 and 64 KiB, or 5 ms of P-256") == [0.005, 10, 1024, 65536]
+    assert numbers("ten of a /48 of IPv6, 1,024 and 64 KiB, or 5 ms of P-256") == [0.005, 10, 1024, 65536]
 
 
 @pytest.mark.parametrize("heading", TABLES)
@@ -394,7 +368,7 @@ def test_each_number_is_the_codes(heading: str) -> None:
     rows = dict(_rows(heading))
     assert rows.keys() == TABLES[heading].keys()
     for what, bound in rows.items():
-        assert _numbers(bound) == sorted(map(_value, TABLES[heading][what])), what
+        assert numbers(bound) == sorted(map(value, TABLES[heading][what])), what
 
 
 def test_every_table_is_looked_at() -> None:

@@ -25,7 +25,7 @@ from gtm.core.model.access import Access, Role, TokenGrant
 from gtm.core.model.cors import Cors
 from gtm.core.model.policy import Policy
 from gtm.core.model.requests import UNKNOWN_LOCATION, Location
-from gtm.core.model.services import Handoff, HttpAnswer, Steering
+from gtm.core.model.services import Handoff, HostName, HttpAnswer, Steering
 from gtm.core.policy.edges import EdgePlace
 from gtm.feed.current import CurrentView
 from gtm.feed.wire import (
@@ -71,7 +71,13 @@ def _until(moment: float) -> Policy:
     )
 
 
-LAW = policy()
+_CHAT = next(one for one in policy().services if one.name == "chat")
+LAW = _with(
+    "records",
+    hostnames=("records.demo.test", HostName("clinic.demo.test", tenant="clinic")),
+    zone=_CHAT.zone,
+    refusal=_CHAT.refusal,
+)
 LAWS = (
     LAW,
     replace(LAW, residency_rules=()),
@@ -177,24 +183,44 @@ TARGETS = (
     b"/v1/authorize?service=web&deny=403",
     b"/v1/authorize/x",
 )
-HOSTS = (b"chat.demo.test", b"web.demo.test", b"127.0.0.1:8081")
+PEERS = (BERLIN, BOSTON, STRANGER, PROXY)
+HOSTS = (b"records.demo.test", b"clinic.demo.test", b"chat.demo.test", b"web.demo.test", b"127.0.0.1:8081")
 MORE: tuple[list[tuple[bytes, bytes]], ...] = (
     [],
     [(b"x-gtm-tenant", b"clinic")],
     [(b"x-gtm-affinity", b"alice")],
     [(b"x-gtm-affinity", b"bob"), (b"x-gtm-priority", b"batch")],
     [(b"origin", b"https://a.test")],
+    [(b"x-gtm-authorize", b"1")],
+    [(b"x-gtm-authorize", b"1"), (b"x-gtm-service", b"chat"), (b"x-gtm-deny", b"403")],
     [(b"authorization", b"Bearer " + TOKEN.encode())],
-    [(b"x-gtm-authorize", b"1"), (b"x-gtm-service", b"chat")],
 )
 
 
-def _asked(random: Random) -> Asked:
-    peer = random.choice((BERLIN, BOSTON, STRANGER, PROXY, PROXY))
-    headers = [(b"host", random.choice(HOSTS)), *random.choice(MORE)]
-    if random.random() < 0.6:
-        headers.append((b"x-forwarded-for", random.choice((BERLIN, BOSTON, "unknown")).encode()))
-    return random.choice(("GET", "GET", "POST")), random.choice(TARGETS), headers, peer
+def _asked(random: Random) -> list[Asked]:
+    """A request, and others that differ from it in one thing."""
+    method, target, peer = random.choice(("GET", "GET", "POST")), random.choice(TARGETS), random.choice(PEERS)
+    host, more, told = (
+        random.choice(HOSTS),
+        random.choice(MORE),
+        random.choice((b"", BERLIN, BOSTON, "unknown")),
+    )
+
+    def asked(**other: Any) -> Asked:
+        said = {"target": target, "peer": peer, "host": host, "more": more, "told": told, **other}
+        fields = [(b"host", said["host"]), *said["more"]]
+        if said["told"]:
+            fields.append((b"x-forwarded-for", said["told"].encode()))
+        return method, said["target"], fields, said["peer"]
+
+    return [
+        asked(),
+        asked(peer=random.choice(PEERS)),
+        asked(peer=PROXY, told=random.choice((BERLIN, BOSTON))),
+        asked(host=random.choice(HOSTS)),
+        asked(more=random.choice((*MORE, MORE[-1]))),
+        asked(target=target.replace(b"deny=403", b"deny=401")),
+    ]
 
 
 def _said(token: str) -> str:
@@ -234,7 +260,7 @@ def test_whatever_changes_counts_at_once(seed: int) -> None:
     """Policies, health, round trips, keys, tokens, location data and time change between requests of a few clients."""
     moment, random = Moment(), Random(seed)
     recent: list[Asked] = []
-    for _ in range(60):
+    for _ in range(40):
         change = random.randrange(16)
         if change == 0:
             moment.law(random.choice(LAWS))
@@ -253,7 +279,7 @@ def test_whatever_changes_counts_at_once(seed: int) -> None:
         elif change == 6:
             moment.later(random.choice((1.0, 10.0, 40.0)))
         if not recent or random.random() < 0.3:
-            recent = [_asked(random), *recent[:5]]
+            recent = [*_asked(random), *recent[:4]]
         asked = random.choice(recent)
         for _ in range(3):  # made, marked as asked once, and remembered
             moment.draw = random.random()
