@@ -14,8 +14,9 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from ipaddress import ip_network
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -106,6 +107,7 @@ class Moment:
         self.edge, self.view = self._edge()
         self.law(LAW)
         self.health(ALL_UP)
+        self.tell(AccessMessage(Access((ASKS,))))
 
     def _edge(self) -> tuple[EdgeApp, CurrentView]:
         current = CurrentView(lambda: self.now, edge=PLACE, boot=lambda: self.now - NOW + 100.0)
@@ -170,7 +172,6 @@ class Moment:
 
 
 _HANDOFF = re.compile(r"eyJ[\w-]+\.eyJ[\w-]+\.[\w-]+")
-Asked = tuple[str, bytes, list[tuple[bytes, bytes]], str]
 TARGETS = (
     *(b"/v1/route?service=%b" % name for name in (b"chat", b"web", b"split", b"records", b"none")),
     *(b"/v1/route?service=%b&client_ip=%b" % (name, BERLIN.encode()) for name in (b"chat", b"web")),
@@ -183,8 +184,10 @@ TARGETS = (
     b"/v1/authorize?service=web&deny=403",
     b"/v1/authorize/x",
 )
-PEERS = (BERLIN, BOSTON, STRANGER, PROXY)
-HOSTS = (b"records.demo.test", b"clinic.demo.test", b"chat.demo.test", b"web.demo.test", b"127.0.0.1:8081")
+_SHOWN = (b"authorization", b"Bearer " + TOKEN.encode())
+PEERS = (BERLIN, BOSTON, STRANGER, PROXY, PROXY)
+ITSELF = b"127.0.0.1:8081"
+HOSTS = (b"records.demo.test", b"clinic.demo.test", b"chat.demo.test", b"web.demo.test", *[ITSELF] * 4)
 MORE: tuple[list[tuple[bytes, bytes]], ...] = (
     [],
     [(b"x-gtm-tenant", b"clinic")],
@@ -193,34 +196,51 @@ MORE: tuple[list[tuple[bytes, bytes]], ...] = (
     [(b"origin", b"https://a.test")],
     [(b"x-gtm-authorize", b"1")],
     [(b"x-gtm-authorize", b"1"), (b"x-gtm-service", b"chat"), (b"x-gtm-deny", b"403")],
-    [(b"authorization", b"Bearer " + TOKEN.encode())],
+    [_SHOWN],
 )
 
 
-def _asked(random: Random) -> list[Asked]:
-    """A request, and others that differ from it in one thing."""
-    method, target, peer = random.choice(("GET", "GET", "POST")), random.choice(TARGETS), random.choice(PEERS)
-    host, more, told = (
+class Asked(NamedTuple):
+    """A request: `told` is what the proxy before the edge says of the client, `more` are fields of its own."""
+
+    method: str
+    target: bytes
+    peer: str
+    host: bytes
+    told: str
+    more: list[tuple[bytes, bytes]]
+
+    @property
+    def fields(self) -> list[tuple[bytes, bytes]]:
+        """All of its fields."""
+        told = [(b"x-forwarded-for", self.told.encode())] if self.told else []
+        return [(b"host", self.host), *told, *self.more]
+
+
+def _asked(random: Random) -> Asked:
+    return Asked(
+        random.choice(("GET", "GET", "POST")),
+        random.choice(TARGETS),
+        random.choice(PEERS),
         random.choice(HOSTS),
+        random.choice(("", BERLIN, BOSTON, "unknown")),
         random.choice(MORE),
-        random.choice((b"", BERLIN, BOSTON, "unknown")),
     )
 
-    def asked(**other: Any) -> Asked:
-        said = {"target": target, "peer": peer, "host": host, "more": more, "told": told, **other}
-        fields = [(b"host", said["host"]), *said["more"]]
-        if said["told"]:
-            fields.append((b"x-forwarded-for", said["told"].encode()))
-        return method, said["target"], fields, said["peer"]
 
-    return [
-        asked(),
-        asked(peer=random.choice(PEERS)),
-        asked(peer=PROXY, told=random.choice((BERLIN, BOSTON))),
-        asked(host=random.choice(HOSTS)),
-        asked(more=random.choice((*MORE, MORE[-1]))),
-        asked(target=target.replace(b"deny=403", b"deny=401")),
-    ]
+def _like(random: Random, asked: Asked) -> Asked:
+    """A request that differs from another one in a single thing, if at all."""
+    other: dict[str, Any] = random.choice(
+        (
+            {"peer": random.choice(PEERS)},
+            {"told": random.choice((BERLIN, BOSTON))},
+            {"host": random.choice(HOSTS)},
+            {"more": random.choice(MORE)},
+            {"more": []},
+            {"target": asked.target.replace(b"deny=403", b"deny=401")},
+        )
+    )
+    return asked._replace(**other)
 
 
 def _said(token: str) -> str:
@@ -236,7 +256,7 @@ def _shown(text: bytes) -> str:
 
 
 def _found(app: EdgeApp, asked: Asked) -> object:
-    method, target, lines, peer = asked
+    method, target, peer, lines = asked.method, asked.target, asked.peer, asked.fields
     ended: Response | CarriedRequest | None
     if app.carries(target, lines):
         incoming = Incoming(method, target, lines, peer, "1.1")
@@ -260,7 +280,7 @@ def test_whatever_changes_counts_at_once(seed: int) -> None:
     """Policies, health, round trips, keys, tokens, location data and time change between requests of a few clients."""
     moment, random = Moment(), Random(seed)
     recent: list[Asked] = []
-    for _ in range(40):
+    for _ in range(100):
         change = random.randrange(16)
         if change == 0:
             moment.law(random.choice(LAWS))
@@ -279,8 +299,34 @@ def test_whatever_changes_counts_at_once(seed: int) -> None:
         elif change == 6:
             moment.later(random.choice((1.0, 10.0, 40.0)))
         if not recent or random.random() < 0.3:
-            recent = [*_asked(random), *recent[:4]]
+            recent = [_asked(random), *recent[:4]]
         asked = random.choice(recent)
-        for _ in range(3):  # made, marked as asked once, and remembered
+        for _ in range(2):  # made, and marked as asked once
+            _found(moment.edge, asked)
+        for one in (_like(random, asked), asked):
             moment.draw = random.random()
-            assert _found(moment.edge, asked) == _found(moment.fresh(), asked)
+            assert _found(moment.edge, one) == _found(moment.fresh(), one)
+
+
+_OF_BERLIN = Asked("GET", TARGETS[5], BOSTON, ITSELF, "", [_SHOWN])
+_DENIED = Asked("GET", b"/v1/authorize?service=web&deny=403", PROXY, ITSELF, BERLIN, [])
+
+
+@pytest.mark.parametrize(
+    ("asked", "other", "statuses"),
+    [
+        (_OF_BERLIN, _OF_BERLIN._replace(more=[]), (200, 401)),
+        (_DENIED, _DENIED._replace(target=_DENIED.target.replace(b"403", b"401")), (403, 401)),
+    ],
+    ids=["a token that may ask", "how a refusal is told"],
+)
+def test_what_is_remembered_of_one_is_not_the_other_s(
+    asked: Asked, other: Asked, statuses: tuple[int, int]
+) -> None:
+    """However often the one was asked before."""
+    moment = Moment()
+    moment.health(ALL_UP if asked is _OF_BERLIN else ())
+    for _ in range(3):
+        told = [_found(moment.edge, one) for one in (asked, other)]
+        assert told == [_found(moment.fresh(), one) for one in (asked, other)]
+    assert tuple(cast("tuple[int, object]", one)[0] for one in told) == statuses
