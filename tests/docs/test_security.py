@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gtm.balancer.plane.contracts import Limits
-from gtm.core.demand.belief import BURST
+from gtm.core.demand.belief import BURST, GROWTH
 from gtm.core.latency.table import ALONE_MS
 from gtm.dashboard.security import Attempts
 from gtm.storage.session import Database
@@ -59,7 +59,7 @@ def test_its_tests_exist(row: list[str], known: Counter[str]) -> None:
 
 NUMBERS: Mapping[str, tuple[float | str, ...]] = {
     "demand": ("core.demand.belief.BURST", "control.lead.demand.KEPT"),
-    "demand, patiently": (2 * BURST, 4 * BURST, "core.demand.belief.HOURS"),
+    "demand, patiently": (GROWTH * BURST, GROWTH**2 * BURST, "core.demand.belief.HOURS"),
     "health of regions": ("control.lead.vantages.MAX_AGE",),
     "round trips that it alone measured, of a client's country, place, operator, network, and between regions": (
         ALONE_MS / 1000,
