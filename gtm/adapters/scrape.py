@@ -46,6 +46,8 @@ class Scrape:
     """LoRA adapters that requests are using; None: it does not say."""
     cache_tokens: float | None = None
     """Tokens that its KV cache holds; None: it does not say."""
+    progress: tuple[float, ...] = ()
+    """What is another after each step of an engine that works; empty: the server says nothing so often."""
 
 
 def signals(before: Scrape | None, now: Scrape) -> dict[str, float]:

@@ -160,7 +160,17 @@ def _vllm(found: Samples, at: float) -> Scrape:
         models=_models(found, "vllm:num_requests_running", "model_name"),
         adapters=_vllm_adapters(found),
         cache_tokens=_vllm_cache(found),
+        progress=tuple(one.value for name in _VLLM_PROGRESS for one in found.all(name)),
     )
+
+
+_VLLM_PROGRESS = (
+    "vllm:generation_tokens",
+    "vllm:prompt_tokens",
+    "vllm:kv_cache_usage_perc",
+    "vllm:gpu_cache_usage_perc",
+)
+"""vLLM counts a token when it is made, and a prompt when it is read; the blocks of its KV cache it says after each step, so that they grow while a long prompt is read."""
 
 
 def _vllm_cache(found: Samples) -> float | None:

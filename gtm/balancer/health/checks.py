@@ -14,7 +14,8 @@ Laws:
   7. A check that is refused for want of room passes where requests are known to be there: a server that says that it is full works, and one that
      says it of nobody's requests may be a proxy before a dead engine. Where its words are those of a dead one, too, it passes while the model's answers to live
      requests come. A completion that only ran out of time says nothing while
-     the model's answers to live requests come; nor where these fill all slots of the server, for as long as such silence is usual (`_QUIET`).
+     the model's answers to live requests come; nor where these fill all slots of the server, for as long as such silence is usual (`_QUIET`), unless
+     the server's own metrics say that its engine did nothing meanwhile.
 """
 
 from __future__ import annotations
@@ -72,6 +73,8 @@ class Scraper:
     server_type: ServerType | None = None
     signals: Mapping[str, float] = field(default_factory=dict)
     """What was last read, as load reports have it (`gtm.core.capacity.load.SIGNALS`)."""
+    worked_at: float | None = None
+    """When its engine was first seen where it is now; None: its metrics do not say where that is."""
     _before: Scrape | None = None
 
     def read(self, body: bytes, at: float) -> BackendLoad:
@@ -93,6 +96,10 @@ class Scraper:
             )
         found = read_server(server_type, load_lines(server_type, text), at)
         known = signals(self._before, found)
+        if not found.progress:
+            self.worked_at = None
+        elif self.worked_at is None or self._before is None or found.progress != self._before.progress:
+            self.worked_at = at
         self._before = found
         self.signals = known
         load = load_of(known, found)
@@ -481,12 +488,19 @@ class Checks:
             watched.quiet_since = None
             return True
         slots = watched.backend.slots
-        if not (filled and slots and self._is_filled(watched)):
+        if not (filled and slots and self._is_filled(watched)) or self._stands_still(watched, began):
             watched.quiet_since = None
             return False
         if watched.quiet_since is None:
             watched.quiet_since = began
         return self._now() - max(watched.quiet_since, worked) < _QUIET / slots
+
+    def _stands_still(self, watched: _Watched, began: float) -> bool:
+        """Whether the server's own metrics say that its engine has done nothing since then, and were read in the later half of that time."""
+        worked, read, now = watched.scraper.worked_at, watched.scraped_at, self._now()
+        return (
+            worked is not None and read is not None and worked < began and read - began >= (now - began) / 2
+        )
 
     async def _completed(
         self, watched: _Watched, check: CompletionCheck, model: str

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from itertools import count, repeat
 
 import pytest
 
 from gtm.balancer.health import checks as checks_module
 from gtm.balancer.health.asking import AskingError, BackendAnswer, LateError, ask
-from gtm.balancer.health.check_settings import CheckSettings, CompletionCheck, HealthCheck
+from gtm.balancer.health.check_settings import CheckSettings, CompletionCheck, HealthCheck, MetricsScrape
 from gtm.balancer.health.checks import Checks
 from gtm.balancer.plane.backend.backends import Route
 from gtm.core.balance.backends import Backend
@@ -44,13 +45,20 @@ class Here:
         self.says: BackendAnswer | AskingError = GOOD
         self.tokens = False
         """Tokens of live answers come all the time."""
+        self.engine: Iterator[str] | None = None
+        """What the server's metrics say of its engine, each time that they are read: once in each check."""
         self.asked = 0
 
-    async def ask(self, *_: object, **__: object) -> BackendAnswer:
+    async def ask(self, _: Route, path: str, **__: object) -> BackendAnswer:
         """Answer a check."""
+        if self.engine is not None and path == "/metrics":
+            return BackendAnswer(200, f"vllm:num_requests_running 1\n{next(self.engine)}\n".encode(), 0.1)
         self.asked += 1
         late = isinstance(self.says, LateError)
-        self.now += 10.0 if late else 0.1
+        self.now += 9.0 if late else 0.0
+        if self.engine is not None:
+            await self.checks._scrape(self.checks._watched[NAME], MetricsScrape())  # noqa: SLF001 - no loop's time decides
+        self.now += 1.0 if late else 0.1
         if self.tokens:
             self.route.work.heard = self.now - 0.2
         if isinstance(self.says, Exception):
@@ -186,6 +194,43 @@ def test_one_long_answer_may_fill_a_server(monkeypatch: pytest.MonkeyPatch) -> N
             while here.now < began + 380:
                 await here.check(1)
             assert not here.up
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("engine", "is_up"),
+    [
+        pytest.param((f"vllm:generation_tokens_total {many}" for many in count()), True, id="tokens"),
+        pytest.param((f"vllm:prompt_tokens_total {many}" for many in count()), True, id="prompts"),
+        pytest.param(
+            (f"vllm:kv_cache_usage_perc 0.{many:04}\nvllm:generation_tokens_total 9" for many in count()),
+            True,
+            id="a long prompt",
+        ),
+        pytest.param(
+            repeat("vllm:generation_tokens_total 9\nvllm:kv_cache_usage_perc 0.5"), False, id="stopped"
+        ),
+        pytest.param(repeat("vllm:num_requests_waiting 7"), True, id="unknown"),
+        pytest.param(repeat("sglang:generation_tokens_total 9"), True, id="no metrics of each step"),
+    ],
+)
+def test_a_full_server_whose_engine_stands_still_is_found(
+    monkeypatch: pytest.MonkeyPatch, engine: Iterator[str], *, is_up: bool
+) -> None:
+    """Seen: a vLLM of eight slots whose engine was stopped had all of them full within a second, and was judged after 54 s; its metrics stood still.
+
+    Where they move, or say nothing of each step, what waits behind eight answers is waited for as before.
+    """
+
+    async def test() -> None:
+        async with checked(monkeypatch, slots=8) as here:
+            here.engine = engine
+            await here.check(2)
+            here.fill(8)
+            here.says = LATE
+            await here.check(2)
+            assert here.up is is_up
 
     run(test)
 
