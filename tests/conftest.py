@@ -37,9 +37,9 @@ _contexts: dict[tuple[str | None, ...] | None, ssl.SSLContext] = {}
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Two more than cores, or as PYTEST_XDIST_AUTO_NUM_WORKERS says: tests of whole systems wait for much of their time."""
+    """Four more than cores, or as PYTEST_XDIST_AUTO_NUM_WORKERS says: tests of whole systems wait for much of their time."""
     said = os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS")
-    return int(said) if said else (os.cpu_count() or 1) + 2
+    return int(said) if said else (os.cpu_count() or 1) + 4
 
 
 _SHARING = frozenset(

@@ -117,7 +117,7 @@ def _started(
         try:
             answer = httpx.post(
                 f"http://127.0.0.1:{port}/v1/chat/completions",
-                json={"model": MODEL, "messages": [{"role": "user", "content": "Ready?"}]},
+                json={"model": MODEL, "max_tokens": 1, "messages": [{"role": "user", "content": "Ready?"}]},
                 headers={"host": HOST},
                 trust_env=False,
                 timeout=5,

@@ -28,7 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,6 +53,7 @@ FAULTS = {
     "engine stopped": (signal.SIGSTOP, False),
     "engine killed": (signal.SIGKILL, False),
 }
+_GTM_CHECKS = {"interval": 5.0, "timeout": 3.0}
 _COMPLETION = '{"model":"bench","prompt":"1","max_tokens":1}'
 _BODY = json.dumps(
     {"model": "bench", "stream": True, "messages": [{"role": "user", "content": "Hello " * 100}]}
@@ -108,16 +109,28 @@ class Balancer:
 Start = Callable[[Sequence[int], Path, bool], Any]
 
 
+<<<<<<< HEAD
 def gtm(checkout: Path = peers.HERE, *more: str, **says: object) -> Start:
     """`gtm balancer` of a checkout, with more arguments; and what its file says besides."""
+=======
+def gtm(
+    checkout: Path = peers.HERE, *more: str, slots: int = 64, completion: Mapping[str, float] = _GTM_CHECKS
+) -> Start:
+    """`gtm balancer` of a checkout, with more arguments; its servers have so many slots, and are asked for completions so."""
+>>>>>>> cd4667d1 (A bench of a real vLLM; docs/vllm.md: installing it as it goes today)
 
     @contextmanager
     def start(ports: Sequence[int], home: Path, whole: bool) -> Iterator[Balancer]:
         url = f"http://127.0.0.1:{ports[0]}"
         document = {
+<<<<<<< HEAD
             "backends": [{"url": f"http://127.0.0.1:{one}", "slots": 64} for one in ports],
             "checks": {"completion": {"interval": 5, "timeout": 3}},
             **says,
+=======
+            "backends": [{"url": f"http://127.0.0.1:{one}", "slots": slots} for one in ports],
+            "checks": {"completion": completion},
+>>>>>>> cd4667d1 (A bench of a real vLLM; docs/vllm.md: installing it as it goes today)
         }
         file = home / "balancer.yaml"
         file.write_text(json.dumps(document))
@@ -319,6 +332,7 @@ async def trial(
     happened = time.monotonic()
     suffers.suffer(number, whole=whole)
     judged: list[float] = []
+<<<<<<< HEAD
 
     async def watch() -> None:
         while await asyncio.to_thread(balancer.is_up):  # noqa: ASYNC110 - another process says it
@@ -327,9 +341,24 @@ async def trial(
 
     watcher = asyncio.create_task(watch())
     tasks += await load(balancer.port, after, draws, chats)
+=======
+    watcher = asyncio.create_task(watch(balancer, judged))
+    await load(after)
+>>>>>>> cd4667d1 (A bench of a real vLLM; docs/vllm.md: installing it as it goes today)
     await asyncio.gather(*tasks)
     watcher.cancel()
-    verdict = judged[0] if judged else None
+    return summary(fault, chats, happened, judged[0] if judged else None)
+
+
+async def watch(balancer: Balancer, judged: list[float]) -> None:
+    """Note when the balancer's first server is up no more."""
+    while await asyncio.to_thread(balancer.is_up):  # noqa: ASYNC110 - another process says it
+        await asyncio.sleep(0.05)
+    judged.append(time.monotonic())
+
+
+def summary(fault: str, chats: Sequence[Chat], happened: float, verdict: float | None) -> dict[str, Any]:
+    """What a trial showed."""
     concerned = [one for one in chats if one.waited_until is None or one.waited_until > happened]
     unanswered = [one for one in concerned if one.first is None]
     waits = [(one.waited_until or 0) - max(one.sent, happened) for one in concerned]
