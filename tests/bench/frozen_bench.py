@@ -109,28 +109,22 @@ class Balancer:
 Start = Callable[[Sequence[int], Path, bool], Any]
 
 
-<<<<<<< HEAD
-def gtm(checkout: Path = peers.HERE, *more: str, **says: object) -> Start:
-    """`gtm balancer` of a checkout, with more arguments; and what its file says besides."""
-=======
 def gtm(
-    checkout: Path = peers.HERE, *more: str, slots: int = 64, completion: Mapping[str, float] = _GTM_CHECKS
+    checkout: Path = peers.HERE,
+    *more: str,
+    slots: int = 64,
+    completion: Mapping[str, float] = _GTM_CHECKS,
+    **says: object,
 ) -> Start:
-    """`gtm balancer` of a checkout, with more arguments; its servers have so many slots, and are asked for completions so."""
->>>>>>> cd4667d1 (A bench of a real vLLM; docs/vllm.md: installing it as it goes today)
+    """`gtm balancer` of a checkout, with more arguments; its servers have so many slots, and are asked for completions so; and what its file says besides."""
 
     @contextmanager
     def start(ports: Sequence[int], home: Path, whole: bool) -> Iterator[Balancer]:
         url = f"http://127.0.0.1:{ports[0]}"
         document = {
-<<<<<<< HEAD
-            "backends": [{"url": f"http://127.0.0.1:{one}", "slots": 64} for one in ports],
-            "checks": {"completion": {"interval": 5, "timeout": 3}},
-            **says,
-=======
             "backends": [{"url": f"http://127.0.0.1:{one}", "slots": slots} for one in ports],
             "checks": {"completion": completion},
->>>>>>> cd4667d1 (A bench of a real vLLM; docs/vllm.md: installing it as it goes today)
+            **says,
         }
         file = home / "balancer.yaml"
         file.write_text(json.dumps(document))
@@ -332,19 +326,8 @@ async def trial(
     happened = time.monotonic()
     suffers.suffer(number, whole=whole)
     judged: list[float] = []
-<<<<<<< HEAD
-
-    async def watch() -> None:
-        while await asyncio.to_thread(balancer.is_up):  # noqa: ASYNC110 - another process says it
-            await asyncio.sleep(0.05)
-        judged.append(time.monotonic())
-
-    watcher = asyncio.create_task(watch())
-    tasks += await load(balancer.port, after, draws, chats)
-=======
     watcher = asyncio.create_task(watch(balancer, judged))
-    await load(after)
->>>>>>> cd4667d1 (A bench of a real vLLM; docs/vllm.md: installing it as it goes today)
+    tasks += await load(balancer.port, after, draws, chats)
     await asyncio.gather(*tasks)
     watcher.cancel()
     return summary(fault, chats, happened, judged[0] if judged else None)
