@@ -15,8 +15,10 @@ import pytest
 from gtm.balancer.metrics import Family
 from gtm.core.balance.sharing import SlotUse
 from gtm.core.balance.spill.room import Slots
+from gtm.core.capacity.durations import Took
 from gtm.core.quota.leases import LeaseHolder
 from gtm.core.quota.names import QuotaText
+from gtm.feed.reports import TimesTold
 from gtm.runtime.balancer.carrier import Word
 from gtm.runtime.balancer.reporting import Report
 from gtm.runtime.balancer.workers import pool as pools
@@ -251,6 +253,23 @@ def test_one_that_hangs_up_and_does_not_end_is_ended(monkeypatch: pytest.MonkeyP
         *_, three = await world.born(3)
         assert three.number == one.number
         assert one.process.returncode is not None
+
+    _in_a_pool(monkeypatch, test)
+
+
+def test_what_requests_took_adds_up_and_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over workers, one that has died among them: what it said is not lost with it, and nobody is told of it again."""
+
+    async def test(world: _World) -> None:
+        one, two = await world.serve(2)
+        times = TimesTold("chat", "m", ((3, 1),), ((5, 2),))
+        for life, number in ((one, 1), (two, 2), (two, 3)):
+            life.line.put([LoadMessage(Report(outstanding=number), [], times=(times,))])
+        await world.until(lambda: world.pool.report().get("outstanding") == 4)
+        await one.die()
+        await world.born(3)
+        assert world.pool.times() == {("chat", "m"): Took({3: 3}, {5: 6})}
+        assert world.pool.times() == {}
 
     _in_a_pool(monkeypatch, test)
 
