@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from gtm.client import types
 
 MOST_ROWS = 100
+_MOST_WAYS = 20
+"""Ways from region to region that the table has."""
 _OTHERS = "others"
 
 
@@ -140,7 +142,7 @@ def _spillover(
             "requests": one.requests,
             "most": max(one.rates, default=0.0),
         }
-        for one in found.series[:MOST_ROWS]
+        for one in found.series[:_MOST_WAYS]
     ]
     more = found.left_out + len(found.series) - len(rows)
     return {"told": True, "figures": figures, "rows": rows, "more": more, "step": found.step_seconds}

@@ -263,9 +263,9 @@ def test_what_requests_took_adds_up_and_is_told_once(monkeypatch: pytest.MonkeyP
     async def test(world: _World) -> None:
         one, two = await world.serve(2)
         times = TimesTold("chat", "m", ((3, 1),), ((5, 2),))
-        for life, number in ((one, 1), (two, 2), (two, 3)):
+        for life, number in ((one, 10), (two, 20), (two, 30)):
             life.line.put([LoadMessage(Report(outstanding=number), [], times=(times,))])
-        await world.until(lambda: world.pool.report().get("outstanding") == 4)
+        await world.until(lambda: world.pool.report().get("outstanding") == 40)
         await one.die()
         await world.born(3)
         assert world.pool.times() == {("chat", "m"): Took({3: 3}, {5: 6})}
