@@ -25,6 +25,7 @@ from gtm.runtime.process.lifeline import Lifeline, terminate
 
 _Out = TypeVar("_Out")
 _In = TypeVar("_In")
+_Kind = TypeVar("_Kind")
 
 
 class LineEnd(Generic[_Out, _In]):
@@ -55,6 +56,10 @@ class LineEnd(Generic[_Out, _In]):
             self._waiting.pop(type(message), None)
             self._waiting[type(message)] = message
         self._wake.set()
+
+    def unsent(self, kind: type[_Kind]) -> _Kind | None:
+        """The message of a kind that waits still: the next of its kind replaces it."""
+        return next((one for one in self._waiting.values() if isinstance(one, kind)), None)
 
     async def get(self) -> _In | None:
         """The next message; None when the other side is gone.

@@ -263,8 +263,12 @@ def test_what_requests_took_adds_up_and_is_told_once(monkeypatch: pytest.MonkeyP
     async def test(world: _World) -> None:
         one, two = await world.serve(2)
         times = TimesTold("chat", "m", ((3, 1),), ((5, 2),))
-        for life, number in ((one, 10), (two, 20), (two, 30)):
-            life.line.put([LoadMessage(Report(outstanding=number), [], times=(times,))])
+        one.line.put([LoadMessage(Report(outstanding=10), [], times=(times,))])
+        for number in (20, 30):  # the pool is busy: the second one goes in the first one's place
+            said = LoadMessage(Report(outstanding=number), [], times=(times,))
+            before = two.line.unsent(LoadMessage)
+            two.line.put([said if before is None else said.after(before)])
+        assert two.line.unsent(ReadyMessage) is None
         await world.until(lambda: world.pool.report().get("outstanding") == 40)
         await one.die()
         await world.born(3)
