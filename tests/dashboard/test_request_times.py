@@ -24,7 +24,7 @@ TITLES = ["To the first byte, p50", "To the first byte, p99", "To the end, p50",
 
 
 def test_a_region_s_requests_are_drawn_by_service(world: Api, people: People) -> None:
-    """With a gap where none ended (promdash#82 of prometheus-junkyard drew zeros), in seconds where they take long; names are text."""
+    """With a gap where none ended (prometheus-junkyard/promdash#82 drew zeros), in seconds where they take long; names are text."""
     start = start_of(10)
     chat, slow = {("chat", HOSTILE[0]): Took({40: 9}, {60: 10})}, {("web", ""): Took({}, {130: 5})}
     record(
