@@ -219,6 +219,7 @@ def main() -> None:
         raise SystemExit(
             f"there is no vLLM in {vllm}: docs/vllm.md says how to install one, --vllm where it is"
         )
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # not without ending the servers
     rows = []
     with servers(vllm) as made:
         for _ in range(options.rounds):
