@@ -17,6 +17,10 @@ the words that servers have for it:
 
 Text Generation Inference says of its health no more than that it is bad, when it is full as when it is dead (`says_unwell`; huggingface/text-generation-inference#3241).
 
+A server whose engine has died works no more, and says so of every request until it has ended itself (`says_dead`):
+
+    vLLM                        500      EngineCore encountered an issue.                                   v1/engine/exceptions.py, EngineDeadError
+
 What stands in a stream that began with 200 (SGLang, TGI) has gone to the client: it counts, and no other server is asked.
 """
 
@@ -33,6 +37,7 @@ _QUEUE = re.compile(
     re.IGNORECASE,
 )
 _UNWELL = re.compile(rb'"error_type"\s*:\s*"healthcheck"', re.IGNORECASE)
+_DEAD = re.compile(rb"EngineCore encountered an issue")
 _OVERLOADED = re.compile(rb'"error_type"\s*:\s*"overloaded"', re.IGNORECASE)
 
 
@@ -52,3 +57,8 @@ def says_full(status: int, body: bytes, *, retry_after: bool) -> bool:
 def says_unwell(status: int, body: bytes) -> bool:
     """Whether an answer to the question for its health says that a server is full, or else dead: it is one of the two."""
     return status == 503 and _UNWELL.search(body) is not None
+
+
+def says_dead(status: int, body: bytes) -> bool:
+    """Whether an answer says that the server's engine has died: the request was not the cause, but for one that was there then."""
+    return status == 500 and _DEAD.search(body) is not None

@@ -114,6 +114,52 @@ def test_in_whatever_pieces_it_comes(cut: int) -> None:
     run(main)
 
 
+DEAD = _answer(
+    500,
+    b'{"error":{"message":"EngineCore encountered an issue. See stack trace (above) for the root cause.","type":"InternalServerError","param":null,"code":500}}',
+)
+
+
+def test_another_server_is_asked_where_an_engine_has_died() -> None:
+    """Seen: a vLLM whose engine was killed answered 500 until it had ended. It counts as failures of that server, and each request is asked of another once."""
+
+    async def main() -> None:
+        dying, other = await Backend(answering(DEAD)).start(), await Backend(answering(OK)).start()
+        async with world(dying, other, limits=Limits(retries_free=100)) as w:
+            w.proxy.repeats = True
+            for _ in range(3):
+                assert (await w.ask(_post())).body == b"ok"
+            assert w.picker.ends == ["failed", "answered"] * 3
+            await w.nothing_left()
+        async with world(dying, await Backend(answering(DEAD)).start(), other) as w:
+            w.proxy.repeats = True
+            assert (await w.ask(_post())).status == 500
+            await w.nothing_left()
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("answer", "repeats"),
+    [
+        pytest.param(_answer(500, b'{"error":{"message":"CUDA out of memory"}}'), True, id="another 500"),
+        pytest.param(DEAD, False, id="not done twice"),
+    ],
+)
+def test_no_other_server_is_asked_for_another_500(answer: bytes, *, repeats: bool) -> None:
+    """It may be the request's own doing; and what may not be done twice is not."""
+
+    async def main() -> None:
+        first, other = await Backend(answering(answer)).start(), await Backend(answering(OK)).start()
+        async with world(first, other) as w:
+            w.proxy.repeats = repeats
+            assert (await w.ask(_post())).status == 500
+            assert w.picker.ends == ["answered"]
+            await w.nothing_left()
+
+    run(main)
+
+
 async def _told(answer: bytes, request: bytes = _post(), **limits: float) -> tuple[Message, list[str], int]:
     """What a client gets of a server's answer while another is idle, the ends there, and the requests that the other got."""
     seen: list[Message] = []

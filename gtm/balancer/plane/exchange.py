@@ -51,7 +51,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from gtm.adapters.fullness import MOST_BYTES, STATUSES, says_full
+from gtm.adapters.fullness import MOST_BYTES, STATUSES, says_dead, says_full
 from gtm.balancer.plane.contracts import SentRequest
 from gtm.balancer.wire.bodies import (
     READ,
@@ -131,7 +131,7 @@ if TYPE_CHECKING:
 # | listened to nobody (`UNHEARD`: connection refused), took no connection (`UNSENT`), or said that it does not take it (`DECLINED`) | yes: it cannot have begun it |
 # | had it, and nothing of an answer came (`BEGUN`) | once, if it may be done twice: by its method (RFC 9110 §9.2.2) or an `Idempotency-Key`; where the proxy `repeats`, also what only runs a model |
 # | the same, and is judged down | likewise, if it is not back soon (`proxy.MAY_RETURN`) |
-# | is a balancer of gtm's, and says that its server broke off (502) | likewise, where the proxy `repeats` |
+# | is a balancer of gtm's, and says that its server broke off (502); or says that its engine has died (500 of vLLM's) | likewise, where the proxy `repeats` |
 # | began to answer | never |
 #
 # Once for all of it, whoever broke off: what breaks the server that it comes to breaks two, and no third one.
@@ -153,9 +153,14 @@ class Reached(Enum):
     """It has it, and may have begun it."""
 
 
-_BAD_GATEWAY, _BACKEND_FAILED = 502, b'"code":"backend_failed"'
+_BROKE_OFF, _BACKEND_FAILED = frozenset((500, 502)), b'"code":"backend_failed"'
 """What a region's balancer says where its server broke off; what others mean by 502, nobody knows."""
 _TWICE = frozenset((b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"))
+
+
+def _broke_off(status: int, body: bytes) -> bool:
+    """Whether an answer says that what should have answered died: a balancer's server, or a server's engine."""
+    return (status == 502 and _BACKEND_FAILED in body) or says_dead(status, body)
 
 
 def may_ask_another(
@@ -1035,7 +1040,7 @@ class Exchange:
         status = response.status
         doubtful = status in STATUSES or (self.seeks and status in NOT_THERE)
         if status >= 500 and (
-            (status == _BAD_GATEWAY and self.proxy.repeats and may_be_done_twice(self))
+            (status in _BROKE_OFF and self.proxy.repeats and may_be_done_twice(self))
             or (self.hedge is not None and self.hedge.may_go_on)
         ):
             doubtful = True
@@ -1177,7 +1182,7 @@ class Exchange:
                     and self._goes_to_another(self.proxy.not_there)
                 ):
                     return True
-            elif (broke_off := response.status == _BAD_GATEWAY and _BACKEND_FAILED in body) or says_full(
+            elif (broke_off := _broke_off(response.status, body)) or says_full(
                 response.status, body, retry_after=response.retry_after
             ):
                 once = self.repeated if broke_off else self._moved

@@ -602,7 +602,7 @@ class Proxy:
         self.stats.full[sent.route.url] += 1
 
     def broke_off(self, exchange: Exchange, sent: SentRequest) -> None:
-        """What is behind a region's balancer has failed a request, and another region is asked: it counts no more there."""
+        """What is behind a region's balancer, or a server's engine, has failed a request, and another is asked: the request counts no more there."""
         exchange.failure = Failure.RESET  # whatever an earlier server did
         self.failed(exchange, sent, "what is behind it did not answer")
 
