@@ -16,7 +16,10 @@ import sys
 import time
 
 STEP, PREFILL, TOKENS = 0.025, 0.5, 40
-_ERROR = b'data: {"error": {"message": "EngineCore encountered an issue.", "type": "InternalServerError", "code": 500}}\n\n'
+_DEAD = (
+    b'{"error": {"message": "EngineCore encountered an issue.", "type": "InternalServerError", "code": 500}}'
+)
+_ERROR = b"data: " + _DEAD + b"\n\n"
 
 
 def engine() -> None:
@@ -107,7 +110,7 @@ class Api:
     ) -> None:
         """Answer one, in full or as a stream."""
         if not self.alive:
-            writer.write(_answer(b'{"error":{"code":500}}', 500))
+            writer.write(_answer(_DEAD, 500))
             return
         name, queue = next(self.names), asyncio.Queue[int | None]()
         count, streams = int(str(wanted.get("max_tokens") or TOKENS)), wanted.get("stream")
@@ -136,7 +139,8 @@ class Api:
             if streams:
                 writer.write(_chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n")
             else:
-                writer.write(_answer(b'{"choices":[{"text":"a"}]}', 500 if left is None else 200))
+                dead = left is None
+                writer.write(_answer(_DEAD if dead else b'{"choices":[{"text":"a"}]}', 500 if dead else 200))
         finally:
             self.asked.pop(name, None)
             self.tell(name, 0)

@@ -9,7 +9,7 @@ Two vLLM as docs/vllm.md makes one (DIR is its virtual environment), behind one 
     engine killed    kill -9 of `VLLM::EngineCore`
     server killed    kill -9 of the API server alone
 
-The columns are those of `frozen_bench.py`. `gtm, as the page` is gtm with the file of docs/vllm.md, whose completion check is asked less often.
+The columns are those of `frozen_bench.py`. `gtm, as the page` is gtm with the file of docs/vllm.md, whose completion check is asked less often; `gtm before` is the gtm of another folder.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ import frozen_bench as frozen
 from tests.ports import free_port
 from tests.system.balancers import HOST
 
+NAMES = ("gtm", "gtm, as the page", "gtm before", "haproxy", "envoy")
 BEFORE, STOPPED, SLOTS = 6.0, 40.0, 8
 PAGE = frozen.peers.HERE / "docs" / "vllm.md"
 ALONE = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
@@ -197,23 +198,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    page = {"interval": 10.0}
-    gtm = frozen.gtm(frozen.peers.HERE, slots=SLOTS)
-    starts: dict[str, frozen.Start] = {
-        "gtm": gtm,
-        "gtm, as the page": frozen.gtm(frozen.peers.HERE, slots=SLOTS, completion=page),
-        "haproxy": frozen.haproxy,
-        "envoy": frozen.envoy,
-    }
     faults = ("nothing", "engine stopped", "server stopped", "engine killed", "server killed")
     parser.add_argument("--vllm", type=Path, default=Path("vllm"))
-    parser.add_argument("--only", nargs="*", choices=tuple(starts), default=["gtm", "haproxy", "envoy"])
+    parser.add_argument("--only", nargs="*", choices=NAMES, default=["gtm", "haproxy", "envoy"])
     parser.add_argument("--faults", nargs="*", choices=faults, default=faults)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--prompts", type=int, default=150)
     parser.add_argument("--rate", type=float, default=6.0)
+    parser.add_argument("--before", type=Path, help="another folder of gtm, for `gtm before`")
     parser.add_argument("--log", action="store_true", help="print gtm's log of each trial")
     options = parser.parse_args()
+    starts: dict[str, frozen.Start] = {
+        "gtm": frozen.gtm(slots=SLOTS),
+        "gtm, as the page": frozen.gtm(slots=SLOTS, completion={"interval": 10.0}),
+        "gtm before": frozen.gtm(options.before or frozen.peers.HERE, slots=SLOTS),
+        "haproxy": frozen.haproxy,
+        "envoy": frozen.envoy,
+    }
     vllm = options.vllm.absolute()
     if not (vllm / "bin" / "vllm").exists():
         raise SystemExit(
