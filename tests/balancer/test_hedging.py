@@ -537,6 +537,8 @@ def test_nothing_is_done_twice_where_the_file_says_so() -> None:
 def test_it_is_learned_when_one_is_late() -> None:
     """From answers of 200 to 299, by how long each client waited. Before enough are known nothing is hedged, nor what was answered sooner."""
 
+    wait = 0.25  # seconds; all of them together are half of the time in which requests count
+
     async def main() -> None:
         first, second = _Silent(), _Silent()
         async with world(await Backend(first).start(), await Backend(second).start()) as w:
@@ -550,7 +552,7 @@ def test_it_is_learned_when_one_is_late() -> None:
                 count = len(first.asked)
                 client.send(_post())
                 await w.until(lambda: len(first.asked) > count)
-                w.clock.ahead += 0.5
+                w.clock.ahead += wait
                 first.says(answer)
                 await client.response()
 
@@ -563,7 +565,7 @@ def test_it_is_learned_when_one_is_late() -> None:
             while known.late is None:
                 await once(_answer(b"{}"))
             assert len(first.asked) == 6 + LEAST
-            assert 0.5 <= known.late <= 1.0
+            assert known.late >= wait
             assert not second.asked
             assert hedging.of("").requests == len(first.asked)
 

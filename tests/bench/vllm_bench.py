@@ -9,7 +9,7 @@ Two vLLM as docs/vllm.md makes one (DIR is its virtual environment), behind one 
     engine killed    kill -9 of `VLLM::EngineCore`
     server killed    kill -9 of the API server alone
 
-The columns are those of `frozen_bench.py`. `gtm, as the page` is gtm with the file of docs/vllm.md, whose completion check is asked less often; `gtm before` is the gtm of another folder.
+The columns are those of `frozen_bench.py`. `gtm, as the page` is gtm with the file of docs/vllm.md, whose completion check is asked less often; `gtm before` is the gtm of another folder, with the same file.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ from tests.system.balancers import HOST
 
 NAMES = ("gtm", "gtm, as the page", "gtm before", "haproxy", "envoy")
 BEFORE, STOPPED, SLOTS = 6.0, 40.0, 8
-PAGE = frozen.peers.HERE / "docs" / "vllm.md"
+HERE = frozen.peers.HERE
+PAGE = HERE / "docs" / "vllm.md"
+_PAGE_CHECKS = {"interval": 10.0}
 ALONE = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}
 ALONE |= {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
 _NICE = ("nice", "-n", "5")
@@ -210,8 +212,8 @@ def main() -> None:
     options = parser.parse_args()
     starts: dict[str, frozen.Start] = {
         "gtm": frozen.gtm(slots=SLOTS),
-        "gtm, as the page": frozen.gtm(slots=SLOTS, completion={"interval": 10.0}),
-        "gtm before": frozen.gtm(options.before or frozen.peers.HERE, slots=SLOTS),
+        "gtm, as the page": frozen.gtm(slots=SLOTS, completion=_PAGE_CHECKS),
+        "gtm before": frozen.gtm(options.before or HERE, slots=SLOTS, completion=_PAGE_CHECKS),
         "haproxy": frozen.haproxy,
         "envoy": frozen.envoy,
     }
