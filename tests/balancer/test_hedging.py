@@ -536,7 +536,6 @@ def test_nothing_is_done_twice_where_the_file_says_so() -> None:
 
 def test_it_is_learned_when_one_is_late() -> None:
     """From answers of 200 to 299, by how long each client waited. Before enough are known nothing is hedged, nor what was answered sooner."""
-
     wait = 0.25  # seconds; all of them together are half of the time in which requests count
 
     async def main() -> None:
