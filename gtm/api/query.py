@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from datetime import datetime, timedelta
 from enum import Enum
@@ -20,6 +21,7 @@ from starlette.types import Receive, Scope, Send
 
 from gtm.api.schemas.base import errors
 from gtm.control.errors import BadRequest
+from gtm.control.policy.traffic import since_now
 from gtm.documents import fields
 from gtm.feed.reports import MAX_REVISION
 from gtm.nesting import loads
@@ -36,6 +38,9 @@ HeldChecksum = Annotated[
 ]
 
 OnlyRegion = Annotated[fields.Name | None, Query(description="Only this region; left out: all.")]
+OnlyService = Annotated[fields.Name | None, Query(description="Only this service.")]
+Since = Annotated[fields.Moment | None, Query(description="From then on; left out: 24 hours ago.")]
+Until = Annotated[fields.Moment | None, Query(description="Until before then; left out: now.")]
 
 
 def strict_router(
@@ -152,6 +157,12 @@ def _names(dependant: Dependant) -> Iterator[str]:
 
 LONGEST = timedelta(days=3660)
 _STEPS = tuple(timedelta(minutes=minutes) for minutes in (1, 5, 15, 60, 360, 1440, 10_080))
+
+
+def span_of(since: datetime | None, until: datetime | None) -> tuple[datetime, datetime]:
+    """From when and until when is asked for, by `Since` and `Until`."""
+    begin, now = since_now(since, time.time())
+    return begin, now if until is None else until
 
 
 def step_of(since: datetime, until: datetime, most: int) -> timedelta:

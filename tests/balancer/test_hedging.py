@@ -14,7 +14,7 @@ import pytest
 
 from gtm.balancer.plane.access import AccessLines, ClientDetail
 from gtm.balancer.plane.exchange import SENT
-from gtm.balancer.plane.hedging import Hedging, weighed
+from gtm.balancer.plane.hedging import MOST_PIECES, Hedging, weighed
 from gtm.balancer.wire.refusals import Refusal
 from gtm.balancer.wire.usage import Meter, bounds_of
 from gtm.core.balance.hedging import LEAST, KnownWaits, kind_of
@@ -257,6 +257,26 @@ def test_a_second_that_fails_is_let_go(said: bytes | None) -> None:
             assert sorted(w.picker.ends) == ["answered", "refused"]
             assert not w.picker.failures
             assert not w.proxy.stats.full
+
+    run(main)
+
+
+def test_a_second_that_begins_in_single_bytes_is_let_go() -> None:
+    """Each read looks at all that came before: a head that comes byte by byte would cost its square."""
+
+    async def main() -> None:
+        async with _two() as (w, first, second):
+            client = await _raced(w, first, second)
+            hedge = w.gate.judged[-1].hedge
+            assert hedge is not None
+            for _ in range(MOST_PIECES - 1):
+                hedge.data_received(b"H")
+            assert not _outcomes(w)
+            hedge.data_received(b"H")
+            await second.let_go()
+            assert _outcomes(w) == {"failed": 1}
+            first.says(_stream(b"a"))
+            assert (await client.response()).body == b"data: a\n\n"
 
     run(main)
 

@@ -89,7 +89,7 @@ TABLES: Mapping[str, Mapping[str, tuple[float | str, ...]]] = {
         "the head of a stream of which nothing else has come": ("balancer.plane.timeouts.HEAD_HELD",),
         "second servers that are asked because the first is late (`hedge`)": (
             *("core.balance.hedging.WINDOW_S", "core.balance.hedging.MOST_KINDS"),
-            "balancer.plane.hedging.MOST_SERVICES",
+            *("balancer.plane.hedging.MOST_SERVICES", "balancer.plane.hedging.MOST_PIECES"),
         ),
         "fields behind an answer": ("balancer.wire.heads.MAX_HEADERS",),
         "places in the queue, of one client network": (),

@@ -15,7 +15,16 @@ from typing import Annotated, Any
 from fastapi import Query
 
 from gtm.api.context import Context, Ctx, Viewer, reply
-from gtm.api.query import OnlyRegion, TypedResponse, step_of, strict_router
+from gtm.api.query import (
+    OnlyRegion,
+    OnlyService,
+    Since,
+    TypedResponse,
+    Until,
+    span_of,
+    step_of,
+    strict_router,
+)
 from gtm.api.schemas.base import errors
 from gtm.api.schemas.traffic import AnswersView, DemandView, RecordedView, TimelineView
 from gtm.control.errors import NotFound
@@ -165,7 +174,7 @@ async def get_demand(
     limit: Annotated[int, Query(ge=1, le=10_000, description="Most rows in the answer.")] = 1000,
     at: Annotated[fields.Moment | None, Query(description="When; left out: now.")] = None,
     region: OnlyRegion = None,
-    service: Annotated[fields.Name | None, Query(description="Only this service.")] = None,
+    service: OnlyService = None,
     tenant: Annotated[fields.Name | None, Query(description="Only requests that state this tenant.")] = None,
     data_class: Annotated[
         fields.Name | None, Query(description="Only requests that state this data class.")
@@ -222,14 +231,14 @@ async def _then(ctx: Context, at: datetime, which: Which, limit: int) -> dict[st
 async def get_demand_timeline(
     ctx: Ctx,
     _: Viewer,
-    since: Annotated[fields.Moment | None, Query(description="From then on; left out: 24 hours ago.")] = None,
-    until: Annotated[fields.Moment | None, Query(description="Until before then; left out: now.")] = None,
+    since: Since = None,
+    until: Until = None,
 ) -> TypedResponse[TimelineView]:
     """How many requests were recorded, step by step.
 
     In as many steps of 1, 5, 15 or 60 minutes, 6 hours, a day or a week as 300 are enough for.
     """
-    begin, end = _span(since, until)
+    begin, end = span_of(since, until)
     step = step_of(begin, end, _MOST_STEPS)
     async with ctx.database.transaction() as transaction:
         items = await transaction.demand.timeline(begin, end, step)
@@ -240,15 +249,15 @@ async def get_demand_timeline(
 async def get_demand_answers(
     ctx: Ctx,
     _: Viewer,
-    since: Annotated[fields.Moment | None, Query(description="From then on; left out: 24 hours ago.")] = None,
-    until: Annotated[fields.Moment | None, Query(description="Until before then; left out: now.")] = None,
-    service: Annotated[fields.Name | None, Query(description="Only this service.")] = None,
+    since: Since = None,
+    until: Until = None,
+    service: OnlyService = None,
 ) -> TypedResponse[AnswersView]:
     """How requests were answered, step by step: by the tier that answered, region and outcome.
 
     Recorded minute by minute (`GTM_DEMAND_DAYS`), joined to at most 61 steps. A DNS answer counts as the requests that it stands for.
     """
-    begin, end = _span(since, until)
+    begin, end = span_of(since, until)
     step = step_of(begin, end, _MOST_ANSWER_STEPS)
     async with ctx.database.transaction() as transaction:
         watched = await transaction.demand.timeline(begin, end, step)
@@ -288,22 +297,17 @@ def _answers(watched: Sequence[DemandStep], found: Sequence[AnsweredStep]) -> di
 async def get_recorded_demand(
     ctx: Ctx,
     _: Viewer,
-    since: Annotated[fields.Moment | None, Query(description="From then on; left out: 24 hours ago.")] = None,
-    until: Annotated[fields.Moment | None, Query(description="Until before then; left out: now.")] = None,
+    since: Since = None,
+    until: Until = None,
 ) -> TypedResponse[RecordedView]:
     """Recorded demand by demand cell, with its peak and a timeline.
 
     Minutes that were not recorded count as no time, not as idle.
     """
-    begin, end = _span(since, until)
+    begin, end = span_of(since, until)
     step = step_of(begin, end, _MOST_STEPS)
     found = await traffic.recorded(ctx.database, begin, end)
     async with ctx.database.transaction() as transaction:
         timeline = await transaction.demand.timeline(begin, end, step)
     # Beside the event loop: tens of thousands of cells take a while.
     return await asyncio.to_thread(lambda: reply({**traffic.traffic_json(found), "timeline": timeline}))
-
-
-def _span(since: datetime | None, until: datetime | None) -> tuple[datetime, datetime]:
-    begin, now = traffic.since_now(since, time.time())
-    return begin, now if until is None else until

@@ -9,7 +9,12 @@ from fastapi import Query
 
 from gtm.api.context import Context, Ctx, Viewer, reply
 from gtm.api.paging import Cursor, Limit, decode_cursor, decode_number, encode_cursor
-from gtm.api.query import OnlyRegion, TypedResponse, strict_router
+from gtm.api.query import (
+    OnlyRegion,
+    TypedResponse,
+    Until,
+    strict_router,
+)
 from gtm.api.schemas.base import Page, Schema, errors, picked
 from gtm.control.errors import BadRequest, NotFound
 from gtm.control.lead.history import health as health_history
@@ -92,7 +97,6 @@ _Vantage = Annotated[
     Query(max_length=253, pattern=fields.LINE_PATTERN, description="Only this edge; `*`: all together."),
 ]
 _Since = Annotated[fields.Moment | None, Query(description="From then on.")]
-_Until = Annotated[fields.Moment | None, Query(description="Until before then; left out: now.")]
 
 
 @router.get("/health/changes")
@@ -104,7 +108,7 @@ async def list_health_changes(
     endpoint: _Endpoint = None,
     vantage: _Vantage = None,
     since: _Since = None,
-    until: _Until = None,
+    until: Until = None,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> TypedResponse[ChangePage]:
@@ -133,7 +137,7 @@ async def list_health_steps(
     since: Annotated[
         fields.Moment | None, Query(description="From then on; left out: an hour before `until`.")
     ] = None,
-    until: _Until = None,
+    until: Until = None,
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> TypedResponse[StepsPage]:

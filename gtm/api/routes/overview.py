@@ -12,15 +12,21 @@ from fastapi import Query
 from pydantic import Field
 
 from gtm.api.context import Ctx, Viewer, reply
-from gtm.api.query import OnlyRegion, TypedResponse, step_of, strict_router
+from gtm.api.query import (
+    OnlyRegion,
+    Since,
+    TypedResponse,
+    Until,
+    span_of,
+    step_of,
+    strict_router,
+)
 from gtm.api.schemas.base import ManagedSchema, Schema
 from gtm.control.overview import moment_of, plan_document, top_document
-from gtm.control.policy.traffic import since_now
 from gtm.core.capacity.load import Freshness
 from gtm.core.model.regions import AdminState
 from gtm.core.model.services import Priority
 from gtm.core.model.state import HealthStatus
-from gtm.documents import fields
 from gtm.storage.history.plans import COLUMNS, Column, RegionSteps
 
 router = strict_router(prefix="/v1", tags=["plan"])
@@ -288,8 +294,8 @@ async def get_plan(ctx: Ctx, _: Viewer) -> TypedResponse[PlanView]:
 async def get_plan_history(
     ctx: Ctx,
     _: Viewer,
-    since: Annotated[fields.Moment | None, Query(description="From then on; left out: 24 hours ago.")] = None,
-    until: Annotated[fields.Moment | None, Query(description="Until before then; left out: now.")] = None,
+    since: Since = None,
+    until: Until = None,
     region: OnlyRegion = None,
     column: Annotated[
         Column | None,
@@ -301,8 +307,7 @@ async def get_plan_history(
     Recorded minute by minute, as long as demand is (`GTM_DEMAND_DAYS`), and joined to steps. Regions that were deleted since are among
     them.
     """
-    begin, now = since_now(since, time())
-    end = now if until is None else until
+    begin, end = span_of(since, until)
     step = step_of(begin, end, MOST_STEPS)
     columns = COLUMNS if column is None else (column,)
     async with ctx.database.transaction() as transaction:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -15,12 +14,19 @@ from fastapi import Query
 from pydantic import Field
 
 from gtm.api.context import Ctx, Viewer, reply
-from gtm.api.query import OnlyRegion, TypedResponse, step_of, strict_router
+from gtm.api.query import (
+    OnlyRegion,
+    OnlyService,
+    Since,
+    TypedResponse,
+    Until,
+    span_of,
+    step_of,
+    strict_router,
+)
 from gtm.api.schemas.base import Schema
-from gtm.control.policy.traffic import since_now
 from gtm.core.capacity.durations import Took, quantile
 from gtm.core.model.services import PLANNED
-from gtm.documents import fields
 from gtm.storage.history.demand import DemandStep, SentAwayStep
 from gtm.storage.history.requests import PushedStep, TookStep
 
@@ -31,10 +37,6 @@ MOST_STEPS = 170
 _MOST_SPILLOVER_STEPS = 60
 """Of a day in hours, that are added up."""
 MOST_SERIES = 100
-
-Since = Annotated[fields.Moment | None, Query(description="From then on; left out: 24 hours ago.")]
-Until = Annotated[fields.Moment | None, Query(description="Until before then; left out: now.")]
-OnlyService = Annotated[fields.Name | None, Query(description="Only this service.")]
 
 
 class TookView(Schema):
@@ -123,7 +125,7 @@ async def get_request_times(
     Counted by gtm's balancers, in the region that served them; recorded minute by minute as long as demand is (`GTM_DEMAND_DAYS`), and joined
     to 171 steps at the most. Percentiles are read from counts in buckets that grow by an eighth at the most.
     """
-    begin, end = _span(since, until)
+    begin, end = span_of(since, until)
     step = step_of(begin, end, MOST_STEPS)
     async with ctx.database.transaction() as transaction:
         found = await transaction.requests.took(
@@ -143,7 +145,7 @@ async def get_spillover(
     latency or place; a DNS answer counts as the requests that it stands for. By balancers: requests that found no slot, and that a peer region took.
     Recorded minute by minute (`GTM_DEMAND_DAYS`), joined to at most 61 steps.
     """
-    begin, end = _span(since, until)
+    begin, end = span_of(since, until)
     step = step_of(begin, end, _MOST_SPILLOVER_STEPS)
     async with ctx.database.transaction() as transaction:
         watched = await transaction.demand.timeline(begin, end, step)
@@ -155,11 +157,6 @@ async def get_spillover(
         _spillover, watched, [one for one in sent if one.service not in others], pushed
     )
     return reply({"since": begin, "until": end, "step_seconds": step.total_seconds(), **told})
-
-
-def _span(since: datetime | None, until: datetime | None) -> tuple[datetime, datetime]:
-    begin, now = since_now(since, time.time())
-    return begin, now if until is None else until
 
 
 def _times(found: Sequence[TookStep], *, models: bool) -> dict[str, Any]:

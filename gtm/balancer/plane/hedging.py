@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 MOST_SERVICES = 1024
 """Services whose hedges are counted: where there are more, the first ones are counted anew."""
+MOST_PIECES = 256
+"""Reads of the second server's connection in which it has to begin its answer: each looks at all of it that is kept."""
 _HEAD = re.compile(rb"HTTP/1\.[01] (\d{3})[ \r]")
 _EVENTS = re.compile(rb"\r\ncontent-type:[ \t]*text/event-stream", re.IGNORECASE)
 
@@ -143,6 +145,7 @@ class Hedge(asyncio.Protocol):
         "_known",
         "_late_s",
         "_looks_again",
+        "_pieces",
         "_refused",
         "_said",
         "_sent",
@@ -166,6 +169,7 @@ class Hedge(asyncio.Protocol):
         self._chosen: BackendChoice | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._said = b""
+        self._pieces = 0
         self._refused = False
         late = known.late
         self._late_s = self._looks_again = late or 0.0
@@ -315,7 +319,10 @@ class Hedge(asyncio.Protocol):
         """The second server has sent these bytes."""
         if self._exchange is None:  # it was let go
             return
+        self._pieces += 1
         well, self._said = weighed(self._said + data)
+        if well is None and self._pieces >= MOST_PIECES:
+            well = False
         if well:
             self._learn()
             self._takes_over("won")

@@ -76,15 +76,7 @@ def _shown(
     figures = [
         {
             "title": f"By {title.lower()}",
-            "chart": charts.chart(
-                curves_of(found, key),
-                "/s",
-                found.times,
-                found.step_seconds,
-                span,
-                marks=marks,
-                sync="answers",
-            ),
+            "chart": _chart(curves_of(found, key), found, span, marks),
         }
         for title, key in by.items()
     ]
@@ -114,6 +106,15 @@ def _shown(
     }
 
 
+def _chart(
+    curves: Mapping[str, list[float]],
+    found: types.AnswersView | types.SpilloverView,
+    span: tuple[datetime, datetime],
+    marks: list[dict[str, Any]],
+) -> dict[str, Any]:
+    return charts.chart(curves, "/s", found.times, found.step_seconds, span, marks=marks, sync="answers")
+
+
 def _spillover(
     found: types.SpilloverView | None, span: tuple[datetime, datetime], marks: list[dict[str, Any]]
 ) -> dict[str, Any]:
@@ -124,16 +125,7 @@ def _spillover(
     for title, by in (("Sent away by edges", "edges"), ("Pushed by balancers", "balancers")):
         sums = {f"{one.from_} → {one.to}": one.rates for one in found.series if one.by == by}
         if sums:
-            drawing = charts.chart(
-                _largest(sums),
-                "/s",
-                found.times,
-                found.step_seconds,
-                span,
-                marks=marks,
-                sync="answers",
-            )
-            figures.append({"title": title, "chart": drawing})
+            figures.append({"title": title, "chart": _chart(_largest(sums), found, span, marks)})
     rows = [
         {
             "from": one.from_,

@@ -21,7 +21,7 @@ import shutil
 import stat
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 OWN = "gtm-postgres"
 NOBODY = "nobody"
 _PROGRAMS = "/usr/sbin:/usr/bin:/sbin:/bin"
+_LOCK = "/run/gtm-postgres.lock"
+"""In a directory that is root's, so that no other user keeps a start waiting."""
 _TIMEOUT = 60.0
 
 
@@ -92,8 +94,7 @@ def choose(home: Path) -> Account:
         account = Account(owner.st_uid, owner.st_gid)
         wrong = _refused(account)
     else:
-        with _alone():
-            own = _named(OWN) or _made()
+        own = _named(OWN) or _made()
         if own is not None and _refused(own) is None:
             return own
         if nobody is None:
@@ -135,18 +136,17 @@ def _named(name: str) -> Account | None:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """One start at a time, by a lock of the directory that accounts are written in.
+    """One start at a time, by a lock that nobody but root can take; without it where there is no place for that.
 
     `useradd` looks for the name before it takes its own lock. Of two at once the second therefore replaces the entry of the
     first, with another user id, and the first has none.
     """
-    directory = os.open("/etc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        with suppress(OSError):  # a file system that locks nothing
-            fcntl.flock(directory, fcntl.LOCK_EX)
+    with ExitStack() as stack:
+        with suppress(OSError):
+            file = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            stack.callback(os.close, file)
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
-    finally:
-        os.close(directory)
 
 
 def _made() -> Account | None:
@@ -164,13 +164,21 @@ def _made() -> Account | None:
         "--shell",
         nologin,
     ]
-    try:
-        done = subprocess.run(
-            [useradd, *options, OWN], **Account().popen(), capture_output=True, check=False, timeout=_TIMEOUT
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    made = _named(OWN)
+    with _alone():
+        there = _named(OWN)  # by whatever start was first
+        if there is not None:
+            return there
+        try:
+            done = subprocess.run(
+                [useradd, *options, OWN],
+                **Account().popen(),
+                capture_output=True,
+                check=False,
+                timeout=_TIMEOUT,
+            )
+        except (OSError, subprocess.SubprocessError):
+            return None
+        made = _named(OWN)
     if made is not None and done.returncode == 0:
         logger.info("made the system account `%s`: the embedded Postgres runs as it", OWN)
     return made

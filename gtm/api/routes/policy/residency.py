@@ -15,7 +15,11 @@ from fastapi import Query
 
 from gtm.api.context import Ctx, Once, Viewer, reply
 from gtm.api.paging import Cursor, decode_cursor, encode_cursor
-from gtm.api.query import TypedResponse, strict_router
+from gtm.api.query import (
+    Since,
+    TypedResponse,
+    strict_router,
+)
 from gtm.api.schemas.base import Schema, errors, picked
 from gtm.api.schemas.policy import AdequacySchema
 from gtm.control.errors import BadRequest, NotFound
@@ -290,7 +294,7 @@ async def get_monitored_rules(
     *,
     ctx: Ctx,
     _: Viewer,
-    since: Annotated[fields.Moment | None, Query(description="From then on; left out: 24 hours ago.")] = None,
+    since: Since = None,
 ) -> TypedResponse[MonitoredView]:
     """Rules in monitor mode, and what each would have refused.
 
