@@ -49,10 +49,14 @@ def _logging_kept() -> Iterator[None]:
 
 @dataclass
 class Gtm:
-    """Runs commands. `environment` holds the GTM_* variables they see, besides which there are none."""
+    """Runs commands. `environment` holds the GTM_* variables they see, besides which there are none.
+
+    Their data directory is `nowhere`, in which nothing has run: the default one may be that of a demo which runs in this checkout.
+    """
 
     monkeypatch: pytest.MonkeyPatch
     capture: pytest.CaptureFixture[str]
+    nowhere: Path
     environment: dict[str, str] = field(default_factory=dict)
 
     def __call__(self, *arguments: object, **environment: str) -> Done:
@@ -61,7 +65,8 @@ class Gtm:
         with self.monkeypatch.context() as patch, _logging_kept():
             for name in [name for name in os.environ if name.startswith("GTM_")]:
                 patch.delenv(name)
-            for name, value in {**self.environment, **environment}.items():
+            own = {"GTM_DATA_DIR": str(self.nowhere), **self.environment, **environment}
+            for name, value in own.items():
                 patch.setenv(name, value)
             patch.setattr(sys, "argv", ["gtm", *map(str, arguments)])
             with pytest.raises(SystemExit) as ended:
@@ -78,9 +83,9 @@ class Gtm:
 
 
 @pytest.fixture
-def bare(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Gtm:
+def bare(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Gtm:
     """`gtm` without any server or setting."""
-    return Gtm(monkeypatch, capsys)
+    return Gtm(monkeypatch, capsys, tmp_path / "nowhere")
 
 
 @dataclass
