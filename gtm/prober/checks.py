@@ -47,6 +47,7 @@ from gtm.destinations import Destination, DestinationError, addresses
 from gtm.nesting import NestingError, shallow
 from gtm.settings import Network
 from gtm.transport import no_room, tls_context
+from gtm.waiting import waiting
 
 # --- Certificates that endpoints show to probes, read. ---
 #
@@ -161,7 +162,7 @@ class Checker:
             if probe.type is not ProbeType.TCP:  # a context takes longer to make than a check
                 self._transport(verify=probe.verify_tls and probe.type is ProbeType.HTTPS)
             started = monotonic()
-            async with asyncio.timeout(probe.timeout):
+            async with waiting(probe.timeout):
                 place = Destination(address, target.port) if address else target
                 found = await addresses(place, self.allowed)
                 share = probe.timeout / len(found)  # of the time, for each to connect
@@ -170,7 +171,7 @@ class Checker:
                         await self._try(tried, share, target, probe, connection)
                         break
                 else:
-                    await self._try(found[-1], probe.timeout, target, probe, connection)
+                    await self._try(found[-1], None, target, probe, connection)
         except TimeoutError:
             return self._failed(f"no answer within {probe.timeout:g} s", connection)
         except CheckError as error:
@@ -188,12 +189,12 @@ class Checker:
     async def _try(
         self,
         address: Destination,
-        patience: float,
+        patience: float | None,
         target: Destination,
         probe: Probe,
         connection: _Connection,
     ) -> None:
-        """Check a target at one of its addresses; `patience`: seconds to connect."""
+        """Check a target at one of its addresses; `patience`: seconds to connect; None: as long as the check may take."""
         if probe.type is ProbeType.TCP:
             async with asyncio.timeout(patience):
                 await _connect(address, connection)
@@ -281,7 +282,7 @@ async def _exchange(
     probe: Probe,
     connection: _Connection,
     *,
-    patience: float,
+    patience: float | None,
 ) -> None:
     headers = {"accept": "*/*", "accept-encoding": "identity", "connection": "close"}
     headers["user-agent"] = "gtm-prober"

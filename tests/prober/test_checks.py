@@ -20,6 +20,7 @@ from gtm.prober.checks import Checker, CheckError, target_of
 from gtm.settings import LOOPBACK
 from gtm.transport import no_room
 from tests.descriptors import none_left
+from tests.paused import PausedLoop, prompt_server
 from tests.ports import free_port
 from tests.prober.servers import Answer, http, raw, raw_http, serve
 
@@ -68,6 +69,21 @@ def test_what_a_resolver_could_not_do_here() -> None:
     assert not no_room(failed)
     with none_left():
         assert no_room(failed)
+
+
+def test_an_answer_that_came_while_this_process_stood_still_is_one() -> None:
+    """An edge that is stopped for a moment saw all regions down at once."""
+
+    async def main() -> ProbeResult:
+        asked = asyncio.create_task(check(f"http://127.0.0.1:{server.port}", replace(PROBE, timeout=60)))
+        await server.stand_still(90)
+        return await asked
+
+    with (
+        prompt_server(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n") as server,
+        asyncio.Runner(loop_factory=PausedLoop) as runner,
+    ):
+        assert runner.run(main()).ok
 
 
 async def test_a_good_answer_passes_with_its_latency() -> None:

@@ -27,6 +27,7 @@ from hyperframe.frame import SettingsFrame
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.wire.heads import MAX_HEAD
 from gtm.transport import no_room
+from gtm.waiting import waiting
 
 # --- A connection on which one thing is asked of a backend. ---
 
@@ -103,7 +104,7 @@ async def ask(
     began = loop.time()
     protocol = Asking(loop.create_future(), most)
     try:
-        async with asyncio.timeout(timeout):
+        async with waiting(timeout):
             transport, _ = await route.connection(lambda: protocol, route.tls, port)
             transport.write(_request(route, target, content, port or route.port, key))
             status, body = await protocol.done
@@ -327,7 +328,7 @@ async def check_grpc(
         loop.create_future(), head_of(route, port or route.port, timeout), framed_name(service)
     )
     try:
-        async with asyncio.timeout(timeout):
+        async with waiting(timeout):
             await route.connection(lambda: protocol, tls, port)
             status, code, message = await protocol.done
     except TimeoutError as error:

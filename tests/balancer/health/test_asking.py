@@ -15,6 +15,7 @@ from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.wire.heads import MAX_HEAD
 from tests.balancer.health.world import PATIENCE, run
 from tests.core.strategies import quick
+from tests.paused import PausedLoop, prompt_server
 
 MOST = 100
 _PARTS = (
@@ -92,6 +93,22 @@ def test_whatever_is_answered_is_an_error_in_words(answer: bytes) -> None:
         await server.wait_closed()
 
     run(test)
+
+
+def test_an_answer_that_came_while_this_process_stood_still_is_one() -> None:
+    """It is read when the time for it has gone, for which the backend cannot be blamed: such a process judged all of its backends down at once."""
+
+    async def main() -> int:
+        route = Route(f"http://127.0.0.1:{server.port}")
+        check = asyncio.create_task(ask(route, "/health", timeout=60, most=MOST))
+        await server.stand_still(90)
+        return (await check).status
+
+    with (
+        prompt_server(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n") as server,
+        asyncio.Runner(loop_factory=PausedLoop) as runner,
+    ):
+        assert runner.run(main()) == 200
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ def balancer_document(chat: str, other: str) -> dict[str, Any]:
             {"url": chat, "slots": 4, "models": [LLAMA]},
             {"url": other, "slots": 4, "models": [BGE, WHISPER]},
         ],
-        "checks": {"scrape": None},
+        "checks": {"scrape": None, "health": {"timeout": 30}},  # a busy machine is no server that is down
         "admission": {"tenants": {"acme": {"requests_per_second": 0.001, "keys": [key]}}},
     }
 

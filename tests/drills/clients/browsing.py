@@ -75,7 +75,10 @@ def talking(origin: str, slots: int) -> Iterator[dict[str, Any]]:
             yield {
                 "service": "chat",
                 "backends": [{"url": url, "slots": slots}],
-                "checks": {"scrape": None},
+                "checks": {
+                    "scrape": None,
+                    "health": {"timeout": 30},
+                },  # a busy machine is no server that is down
             }
         finally:
             server.kill()
