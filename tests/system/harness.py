@@ -91,6 +91,11 @@ class Process:
         """All it has printed so far."""
         return self.log.read_text(errors="replace")
 
+    @property
+    def error(self) -> str:
+        """What it says of its end: the last `error:` line. An edge of an earlier start goes on writing below it."""
+        return [line for line in self.output.splitlines() if line.startswith("error: ")][-1]
+
     def signal(self, number: int) -> None:
         """Send it a signal."""
         self.popen.send_signal(number)

@@ -39,7 +39,7 @@ def test_a_next_start_waits_for_what_was_left_or_names_it(what: str, lock: str, 
         left = kill(running, lock)
         try:
             assert running.process.end() == 5
-            last = running.process.output.splitlines()[-1]
+            last = running.process.error
             assert (
                 f"the {what} of an earlier start on `{running.data_dir}` (process {left}) may hold it" in last
             )
@@ -61,7 +61,7 @@ def test_a_strangers_port_is_not_the_edges(tmp_path: Path) -> None:
         running.arguments[5:7] = ["--edge-port", str(stranger.getsockname()[1])]
         running.process = running.start()
         assert running.process.end() == 5
-        assert running.process.output.splitlines()[-1].endswith("is in use; choose another with --edge-port")
+        assert running.process.error.endswith("is in use; choose another with --edge-port")
         assert "earlier start" not in running.process.output
 
 
@@ -71,13 +71,13 @@ def test_an_edge_of_another_directory_is_named(tmp_path: Path) -> None:
     with system(tmp_path / "first") as first:
         second = System(tmp_path / "second", "--edge-port", str(urlsplit(first.edge).port))
         assert second.process.end() == 5
-        assert second.process.output.splitlines()[-1].endswith("is in use; choose another with --edge-port")
+        assert second.process.error.endswith("is in use; choose another with --edge-port")
         first.process.signal(signal.SIGKILL)
         first.process.end()
         second.process = second.start()
         assert second.process.end() == 5
         advice = f"gtm edge --stop --data-dir {first.data_dir}"
-        assert second.process.output.splitlines()[-1].endswith(f"or end the edge with `{advice}`")
+        assert second.process.error.endswith(f"or end the edge with `{advice}`")
         command = [sys.executable, "-m", "gtm.cli", *advice.split()[1:]]
         subprocess.run(command, check=True, capture_output=True)
         with system(tmp_path / "second", *second.arguments[9:]) as third:
