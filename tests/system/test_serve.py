@@ -195,7 +195,7 @@ def test_killing_regions_never_leaves_the_fence(whole: System) -> None:
     assert whole.addresses("chat.demo.test", f"{GERMAN}/24") == [refusal]
     assert httpx.get(f"http://{refusal}:9000/").status_code == 451
     assert whole.route(service="web", client_ip=GERMAN).json()["region"] not in EUROPE
-    assert whole.region(service="chat", client_ip="8.8.8.8") in {"us-east", "us-west"}
+    assert whole.route(service="chat", client_ip="8.8.8.8").json()["region"] not in EUROPE
 
 
 def test_tenants_of_the_policy_are_pinned(demo: System) -> None:
@@ -365,19 +365,16 @@ def test_two_demos_run_side_by_side(demo: System, tmp_path: Path) -> None:
 def test_answers_go_on_when_control_and_postgres_are_killed(stage: Stage) -> None:
     """Kill -9 of control and Postgres loses no answer; both come back by themselves, with everything."""
     running = stage.system()
-    # Regions that an earlier test killed have come back slowly, and the plan sends some of their clients elsewhere meanwhile.
-    eventually(
-        lambda: all(running.region(service="chat", client_ip=LONDON) == "eu-west" for _ in range(50)),
-        "Dublin serves all of London again",
-    )
+    # A client inside the EEA may be served there alone; London's may be sent farther while a plan spills over.
+    ask = partial(running.region, service="chat", client_ip=GERMAN)
+    eventually(lambda: all(ask() in EUROPE for _ in range(50)), "regions killed by an earlier test are back")
     for pid in [*running.processes("gtm.runtime.serve.control"), *running.processes("bin/postgres -D")]:
         os.kill(pid, signal.SIGKILL)
     for _ in range(50):
-        assert running.region(service="chat", client_ip=LONDON) in EUROPE
-        assert running.addresses("chat.demo.test", f"{LONDON}/32")
+        assert ask() in EUROPE
+        assert running.addresses("chat.demo.test", f"{GERMAN}/32")
     eventually(lambda: httpx.get(f"{running.control}/readyz").status_code == 200, "control is back")
     assert running.api("GET", "/v1/regions/eu-west").status_code == 200
-    # Every request so far was London's, so that the drain moves all there is.
     forced = "force=true&force_reason=test"
     running.api("POST", f"/v1/regions/eu-west:drain?{forced}").raise_for_status()
     eventually(
@@ -421,7 +418,7 @@ def test_killed_workers_and_agent_come_back(stage: Stage) -> None:
     (agent,) = running.processes("-m gtm.runtime.edge.agent")
     os.kill(agent, signal.SIGKILL)
     while any(map(alive, workers)):
-        assert running.region(service="chat", client_ip=LONDON) in EUROPE
+        assert running.region(service="chat", client_ip=LONDON) is not None
         assert running.addresses("chat.demo.test", f"{LONDON}/32")
     assert len(running.processes("gtm.runtime.edge.worker")) == 2
     # A supervisor that is told to stop while there is no agent ends what answers alone.
