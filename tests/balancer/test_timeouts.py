@@ -332,10 +332,11 @@ def test_what_a_client_says_of_its_patience() -> None:
                 b"5;whole=1e9",
                 b"5;connect=1",
                 b"5" + b";whole=1" * 4,
+                *(b"soon", b"", b"nan", b"30s"),
             ):
                 answer = await w.ask(_chat(b"gtm-timeout: " + said))
                 assert (answer.status, b"timeout_unread" in answer.body) == (400, True), said
-            for said in (b"5", b"x", b"5;first-byte=9;between=1 ; whole=1.5"):
+            for said in (b"5", b"-1", b"5;first-byte=9;between=1 ; whole=1.5"):
                 assert (await w.ask(_chat(b"gtm-timeout: " + said))).status == 200
 
     run(main)

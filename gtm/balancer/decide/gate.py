@@ -18,7 +18,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from gtm.balancer.wire.heads import KEYS
+from gtm.balancer.wire.heads import KEYS, PRIORITY, priority_of
 from gtm.balancer.wire.refusals import Refusal
 from gtm.core.balance.spill.sight import sight
 from gtm.core.decision.choice import Choice
@@ -60,8 +60,6 @@ PUSH = b"gtm-push"
 one: whether it was taken."""
 _SERVE = Code.SERVE
 _BEARER, _ANTHROPIC_KEY, _AZURE_KEY = KEYS
-_PRIORITY = b"gtm-priority"
-_PRIORITIES = {priority.value.encode(): priority for priority in Priority}
 _STATUS_CODES = {451: "refused_residency"}
 
 
@@ -161,7 +159,7 @@ class LawGate:
             seen(_BEARER) if keys else None,
             seen(_ANTHROPIC_KEY) if keys else None,
             seen(_AZURE_KEY) if keys else None,
-            seen(_PRIORITY),
+            seen(PRIORITY),
             b"" if self.says.priority_from and self._free(exchange) else None,
         )
         verdict = self._memory.get(key)
@@ -315,7 +313,7 @@ class LawGate:
             service,
             tenant,
             host.data_class if host is not None else None,
-            priority=_PRIORITIES.get(head.seen.get(_PRIORITY, b"").strip().lower().replace(b"-", b"_")),
+            priority=priority_of(head.seen.get(PRIORITY, b"")),
             grant=says.grant(tenant, proven=proven, free=self._free(exchange)),
             otherwise=says.service,
         )
@@ -329,7 +327,7 @@ class LawGate:
     def _free(self, exchange: Exchange) -> bool:
         """Whether the request states a priority and comes from where any may be claimed."""
         networks, seen = self.says.priority_from, exchange.head.seen
-        if not networks or _PRIORITY not in seen or PUSH in seen:  # what carries a request is not its client
+        if not networks or PRIORITY not in seen or PUSH in seen:  # what carries a request is not its client
             return False
         return is_in(exchange.client.peer, networks)
 

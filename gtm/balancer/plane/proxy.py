@@ -41,7 +41,7 @@ from gtm.balancer.plane.tracing import Tracer, written
 from gtm.balancer.wire.bodies import MAX_READ, BodyRules
 from gtm.balancer.wire.endpoints import Paths
 from gtm.balancer.wire.estimate import MEDIA, Media
-from gtm.balancer.wire.heads import KEYS, RequestHead
+from gtm.balancer.wire.heads import KEYS, PRIORITY, RequestHead, priority_of
 from gtm.balancer.wire.refusals import Refusal, no_model
 from gtm.balancer.wire.responses import ResponseHead
 from gtm.core.balance.health.retries import RetryBudget
@@ -49,6 +49,7 @@ from gtm.core.balance.health.values import Failure
 from gtm.core.balance.serving import known_as, named
 from gtm.core.handoff.verdict import Verdict
 from gtm.core.model.cors import answer_fields, preflight_fields
+from gtm.core.model.services import Priority
 from gtm.core.shares import client_prefix
 from gtm.geoip.client import peer_address
 from gtm.handoff.proof import FIELD, PATH
@@ -324,8 +325,8 @@ class Proxy:
         if self.tracer is not None:
             exchange.span = self.tracer.begin(exchange.head.seen.get(b"traceparent"))
         head = exchange.head
-        if TIMEOUT in head.seen and (unread := timeout_unread(head)) is not None:
-            return unread
+        if (misstated := misstatement(head)) is not None:
+            return misstated
         asked = None
         if head.method != b"POST":  # nearly every request is one, and none of these
             if head.target.partition(b"?")[0] == self.health_path and head.method in _PROBES:
@@ -691,6 +692,8 @@ class Proxy:
         return said
 
 
+_SHOWN = 64
+"""Characters of a field's value that a refusal repeats."""
 _KEY_LOST = (
     b"x-gtm-hint: this request came by a redirect, on which HTTP clients leave Authorization out; ask by the service's DNS name, by a look-up, or "
     b"through an edge that carries (answer: carry)\r\n"
@@ -705,12 +708,18 @@ def _lost_its_key(exchange: Exchange) -> bool:
     return by_redirect and not any(name in seen for name in KEYS)
 
 
-def timeout_unread(head: RequestHead) -> Refusal | None:
-    """What is wrong with what a client says of its patience; None: nothing."""
-    try:
-        Timeouts().within(head.seen[TIMEOUT])
-    except ValueError as error:
-        return Refusal(400, "timeout_unread", f"`gtm-timeout` {error}")
+def misstatement(head: RequestHead) -> Refusal | None:
+    """What a client states of its patience or its priority that nobody can read; None: nothing."""
+    seen = head.seen
+    if TIMEOUT in seen:
+        try:
+            Timeouts().within(seen[TIMEOUT])
+        except ValueError as error:
+            return Refusal(400, "timeout_unread", f"`gtm-timeout` {error}")
+    if PRIORITY in seen and priority_of(seen[PRIORITY]) is None:
+        known = ", ".join(priority.value for priority in Priority)
+        said = seen[PRIORITY].decode("latin-1")[:_SHOWN]
+        return Refusal(400, "priority_unread", f"`gtm-priority` is `{said}`; it can be {known}")
     return None
 
 

@@ -25,6 +25,8 @@ FIELD = b"gtm-timeout"
 """What a client says of its own patience: seconds until it must have begun, and bounds as parameters."""
 _PARAMETER = re.compile(rb"[ \t]*(first-byte|between|whole)=(\d{1,9}(?:\.\d{1,3})?)[ \t]*")
 
+_POSSIBLE = "must be seconds, and maybe `first-byte`, `between` and `whole` in seconds, as in `gtm-timeout: 30;first-byte=120;whole=600`"
+
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
@@ -47,13 +49,13 @@ class Timeouts:
         Raises:
             ValueError: they are none; says what is possible.
         """
+        if wish(said) is None:
+            raise ValueError(_POSSIBLE)
         found = self
         for number, one in enumerate(said.split(b";", 4)[1:]):
             read = _PARAMETER.fullmatch(one)
             if read is None or number > 2:
-                raise ValueError(
-                    "must be seconds, and maybe `first-byte`, `between` and `whole` in seconds, as in `gtm-timeout: 30;first-byte=120;whole=600`"
-                )
+                raise ValueError(_POSSIBLE)
             name, seconds = read[1].replace(b"-", b"_").decode(), float(read[2])
             own = getattr(self, name)
             found = replace(found, **{name: seconds if own is None else min(own, seconds)})

@@ -21,6 +21,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gtm.core.model.services import Priority
+
 Headers = Sequence[tuple[bytes, bytes]]
 
 MAX_HEAD = 32 * 1024
@@ -54,6 +56,9 @@ _KEPT = frozenset(
 """Fields that are read and go on, besides `KEYS`."""
 KEYS = (b"authorization", b"x-api-key", b"api-key")
 """Fields in which clients show a key: OpenAI's as a bearer token (RFC 6750 §2.1), Anthropic's and Azure's plainly. They are read, and go on."""
+PRIORITY = b"gtm-priority"
+"""The field in which a client states how urgent its request is."""
+_PRIORITIES = {priority.value.encode(): priority for priority in Priority}
 _OF_PAGES = frozenset((b"origin", b"access-control-request-method", b"access-control-request-headers"))
 """Fields that browsers say and that gtm reads, too, by which nothing but gtm's own answers goes."""
 _PASSED, _READ, _TAKEN, _LOST = range(4)
@@ -237,6 +242,11 @@ def is_host(value: bytes) -> bool:
     if len(_hosts) < _MAX_HOSTS and len(value) <= 256:
         _hosts.add(value)
     return True
+
+
+def priority_of(said: bytes) -> Priority | None:
+    """What `gtm-priority` says, in any case, with hyphens or underscores; None: nothing that is a priority."""
+    return _PRIORITIES.get(said.strip().lower().replace(b"-", b"_"))
 
 
 def tokens(value: bytes) -> frozenset[bytes]:

@@ -28,6 +28,7 @@ REFUSED = {
     "law": get("/r/nowhere/x", "edge"),
     "unknown tenant": get("/a", "chat.demo.test", "X-GTM-Tenant: nobody"),
     "patience": get("/a", "chat.demo.test", "gtm-timeout: 1;soon"),
+    "priority": get("/a", "chat.demo.test", "gtm-priority: soon"),
 }
 OTHERS = {
     "look-up": get("/v1/route?service=web", "edge"),

@@ -113,7 +113,7 @@ def test_what_gtm_alone_says_is_said_by_it_alone() -> None:
         "api-key": "z",
         "cookie": "a=b",
         "gtm-timeout": "30",
-        "gtm-priority": "5",
+        "gtm-priority": "batch",
         "x-anything": "\u00e9",
         "accept-encoding": "br",
     }

@@ -31,10 +31,10 @@ from gtm.balancer.plane.backend.backends import PeerRoute, Route
 from gtm.balancer.plane.client.downstream import Downstream
 from gtm.balancer.plane.contracts import ConnectionKeeper, Limits, Looks, SentRequest
 from gtm.balancer.plane.exchange import Exchange
-from gtm.balancer.plane.proxy import Proxy, timeout_unread
+from gtm.balancer.plane.proxy import Proxy, misstatement
 from gtm.balancer.plane.timeouts import FIELD as TIMEOUT
 from gtm.balancer.wire.facts import PromptCut
-from gtm.balancer.wire.heads import RequestHead, accepted
+from gtm.balancer.wire.heads import PRIORITY, RequestHead, accepted
 from gtm.balancer.wire.refusals import Refusal
 from gtm.balancer.wire.responses import ResponseHead
 from gtm.core.balance.health.values import Failure
@@ -64,8 +64,7 @@ LIMITS = Limits(retry_share=1.0, retries_free=1000.0)
 MOST_HOPS = 8
 """Times that a request may have gone through gtm (`Via`): an edge, a balancer, one that it is pushed to, and as many of somebody else's again."""
 _PUSH = b"gtm-push"
-_PRIORITY = b"gtm-priority"
-_OF_CLIENTS = (TIMEOUT, _PRIORITY)
+_OF_CLIENTS = (TIMEOUT, PRIORITY)
 """What clients say to the region's balancer."""
 
 
@@ -433,8 +432,8 @@ class EdgeProxy(Proxy):
         if head.seen.get(b"via", b"").count(b" gtm") >= MOST_HOPS:
             words = f"this request has gone through gtm {MOST_HOPS} times: a region's endpoint leads back to an edge"
             return Refusal(508, "loop", words)
-        if TIMEOUT in head.seen and (unread := timeout_unread(head)) is not None:
-            return unread
+        if (misstated := misstatement(head)) is not None:
+            return misstated
         ended, rest = self._app.carried(incoming)
         if isinstance(ended, Response):
             if ended.head.closes:

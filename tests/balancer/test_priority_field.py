@@ -1,0 +1,40 @@
+"""What a client states of its priority is read, or refused with what is possible: it is never passed over."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gtm.balancer.wire.heads import priority_of
+from gtm.core.model.services import Priority
+from tests.balancer.world import Backend, answering, run, world
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+@pytest.mark.parametrize("priority", Priority)
+def test_each_priority_is_read_as_people_write_it(priority: Priority) -> None:
+    """In any case, with hyphens or underscores, with spaces around."""
+    said = priority.value.encode()
+    for written in (said, said.upper(), said.replace(b"_", b"-"), b" " + said.title() + b"\t"):
+        assert priority_of(written) is priority
+
+
+@pytest.mark.parametrize("said", [b"nope", b"", b"5", b"batch, real_time", b"real time", b"\xff" * 300])
+def test_what_is_no_priority_is_refused_with_those_that_are(said: bytes) -> None:
+    """The client is told what it wrote, shortened, and what it can write; the backend gets nothing of it."""
+
+    async def main() -> None:
+        async with world(await Backend(answering(OK)).start()) as w:
+            ask = b"GET / HTTP/1.1\r\nHost: a\r\ngtm-priority: %b\r\n\r\n"
+            answer = await w.ask(ask % said)
+            assert answer.status == 400
+            problem = json.loads(answer.body)
+            assert problem["code"] == "priority_unread"
+            shown = said.decode("latin-1")[:64]
+            possible = "real_time, near_real_time, batch"
+            assert problem["detail"] == f"`gtm-priority` is `{shown}`; it can be {possible}"
+            assert (await w.ask(ask % b"Near-Real-Time")).status == 200
+
+    run(main)
