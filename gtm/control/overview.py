@@ -22,6 +22,8 @@ from gtm.control.lead.reports import PushedWay
 from gtm.control.lead.vantages import LiveEdge
 from gtm.control.live.present import Present
 from gtm.core.balance.spill.room import CAME, OpenSlots
+from gtm.core.capacity import durations
+from gtm.core.capacity.durations import Took
 from gtm.core.capacity.load import Freshness
 from gtm.core.capacity.supply import RegionCapacity
 from gtm.core.demand.rows import TIERS, ClassKey, Row
@@ -41,7 +43,8 @@ class Moment:
     """What the documents are made from. `now` in POSIX seconds; `rates` in requests, or DNS answers, per second.
 
     `corrections` are requests per second by the region that the plan chose (empty: it refused them) and the one that edges sent them
-    to by free slots; `pushed` those that found no slot at a balancer; `slots` is what regions' balancers say of these, the present at 0 seconds.
+    to by free slots; `pushed` those that found no slot at a balancer; `slots` is what regions' balancers say of these, the present at 0 seconds; `took` by
+    region what requests took that ended in the last one to two minutes.
     """
 
     now: float
@@ -54,6 +57,7 @@ class Moment:
     corrections: Mapping[tuple[str, str], float] = field(default_factory=dict)
     pushed: Mapping[PushedWay, float] = field(default_factory=dict)
     slots: Mapping[str, OpenSlots] = field(default_factory=dict)
+    took: Mapping[str, Took] = field(default_factory=dict)
 
 
 async def moment_of(present: Present, active: Active | None, now: float) -> Moment:
@@ -77,6 +81,7 @@ async def moment_of(present: Present, active: Active | None, now: float) -> Mome
         corrections=active.reports.corrected,
         pushed=active.reports.pushed,
         slots=active.rooms.standings,
+        took={} if active.requests is None else active.requests.lately(),
     )
     return replace(found, rates=await asyncio.to_thread(active.reports.reported.rates))
 
@@ -337,9 +342,22 @@ def _regions(moment: Moment, flow: Mapping[str, Mapping[str, float]]) -> list[di
             "price_ms": planned.plan.prices.get(region.name, 0.0),
             "exhausted": region.name in binding,
             "latency_p99_ms": quantile(_latencies(demand, flow, region.name)),
+            "measured": took_facts(moment.took.get(region.name)),
         }
         for region in moment.regions
     ]
+
+
+def took_facts(took: Took | None) -> dict[str, float | None] | None:
+    """What requests took, as their number and percentiles in milliseconds; None: there were none."""
+    if took is None:
+        return None
+    found: dict[str, float | None] = {"requests": sum(took.ends.values())}
+    for name, counts in (("first_byte_", took.first_bytes), ("", took.ends)):
+        for percent in (50, 99):
+            seconds = durations.quantile(counts, percent / 100)
+            found[f"{name}p{percent}_ms"] = None if seconds is None else 1000 * seconds
+    return found
 
 
 def _health(region: Region, health: HealthTable) -> HealthStatus:

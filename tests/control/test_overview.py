@@ -12,6 +12,7 @@ from gtm.control.lead.reports import PushedWay, beside
 from gtm.control.lead.vantages import LiveEdge
 from gtm.control.overview import Moment, plan_document, quantile, top_document
 from gtm.core.balance.spill.room import OpenSlots
+from gtm.core.capacity.durations import BOUNDS, Took
 from gtm.core.capacity.load import Load
 from gtm.core.capacity.supply import assess
 from gtm.core.demand.rows import Row
@@ -88,6 +89,21 @@ def test_top_shows_where_demand_goes() -> None:
     assert found["plan"]["age"] == 0.5
 
 
+def test_top_shows_what_requests_took() -> None:
+    """As regions' balancers counted it: of the bucket from 3.3 to 3.6 ms its middle; nothing where none tells."""
+    fast, slow = (
+        next(place for place, bound in enumerate(BOUNDS) if bound == least) for least in (0.0036, 2.0)
+    )
+    took = {"home": Took({fast: 1}, {fast: 50, slow: 50})}
+    home, away = top_document(replace(MOMENT, took=took), [], database="up")["regions"]
+    measured = home["measured"]
+    assert (measured.pop("requests"), away["measured"]) == (100, None)
+    bounds = {"first_byte_p50_ms": 3.6, "first_byte_p99_ms": 3.6, "p50_ms": 3.6, "p99_ms": 2000.0}
+    assert measured.keys() == bounds.keys()
+    for name, bound in bounds.items():
+        assert bound * 8 / 9 < measured[name] <= bound, name
+
+
 def test_top_shows_what_regions_say() -> None:
     """Reported, declared and planned stand side by side; what is not reported is null, not 0."""
     home, away = top_document(MOMENT, [], database="up")["regions"]
@@ -95,6 +111,7 @@ def test_top_shows_what_regions_say() -> None:
     assert told == {"outstanding": 8.0, "queue": 3.0, "limit": 8.0, "utilisation": 1.0, "report_age": 1.0}
     assert (home["demand"], home["planned"], home["decided"]) == (50.0, 30.0, 25.0)
     assert (home["exhausted"], home["price_ms"], home["latency_p99_ms"]) == (True, 12.0, 20.0)
+    assert (home["measured"], away["measured"]) == (None, None)
     assert (away["outstanding"], away["utilisation"], away["freshness"]) == (None, None, "never")
     assert (away["limit"], away["demand"], away["decided"]) == (10, 0.0, 11.0)
 

@@ -181,3 +181,27 @@ async def test_what_is_kept_of_a_region_is_bounded(database: Database) -> None:
     assert len(fra) == MOST_ROWS + 1
     assert fra[OTHER] == 3 * MOST_ROWS
     assert [one.model for one in found if one.region == "dub"] == ["own"]
+
+
+@pytest.mark.anyio
+async def test_what_was_told_lately_is_there_for_two_minutes(database: Database) -> None:
+    """Without a look, without a writing, by region and over all services and models; what is older is gone, and a clock that goes back finds nothing of later."""
+    now = [MIDNIGHT.timestamp() + 10.0]
+    history = RequestHistory(database, "one", DAY, lambda: now[0])
+    history.take(report(1, TimesTold("chat", "m", ((3, 1),), ((5, 2),)), TimesTold("web", "", (), ((6, 1),))))
+    history.take(report(1, TimesTold("chat", "m", ((4, 1),), ((5, 1),)), region="dub"))
+    assert history.lately() == {"fra": Took({3: 1}, {5: 2, 6: 1}), "dub": Took({4: 1}, {5: 1})}
+    now[0] += 60.0
+    history.take(report(2, TimesTold("chat", "m", ((3, 1),), ((5, 1),))))
+    history.take(report(3))
+    assert history.lately() == {"fra": Took({3: 2}, {5: 3, 6: 1}), "dub": Took({4: 1}, {5: 1})}
+    now[0] += 60.0
+    assert history.lately() == {"fra": Took({3: 1}, {5: 1})}
+    history.take(report(4, TimesTold("chat", "m", (), ((9, 1),))))
+    assert history.lately() == {"fra": Took({3: 1}, {5: 1, 9: 1})}
+    now[0] += 120.0
+    assert history.lately() == {}
+    now[0] -= 3600.0
+    assert history.lately() == {}
+    history.take(report(5, TimesTold("chat", "m", (), ((1, 1),))))
+    assert history.lately() == {"fra": Took({}, {1: 1})}

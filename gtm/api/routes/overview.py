@@ -21,6 +21,7 @@ from gtm.api.query import (
     step_of,
     strict_router,
 )
+from gtm.api.routes.request_history import TookView
 from gtm.api.schemas.base import ManagedSchema, Schema
 from gtm.control.overview import moment_of, plan_document, top_document
 from gtm.core.capacity.load import Freshness
@@ -210,6 +211,8 @@ class TopRegion(Schema):
     exhausted: bool
     latency_p99_ms: float | None
     """Estimated, network and processing, of what is planned there."""
+    measured: TookView | None
+    """What requests took that ended there in the last one to two minutes, by the region's balancers; null: none of gtm's balancers tells of any."""
 
 
 class TopSpill(Schema):

@@ -25,7 +25,8 @@ from gtm.api.query import (
     strict_router,
 )
 from gtm.api.schemas.base import Schema
-from gtm.core.capacity.durations import Took, quantile
+from gtm.control.overview import took_facts
+from gtm.core.capacity.durations import Took
 from gtm.core.model.services import PLANNED
 from gtm.storage.history.demand import DemandStep, SentAwayStep
 from gtm.storage.history.requests import PushedStep, TookStep
@@ -49,6 +50,9 @@ class TookView(Schema):
     p50_ms: float | None
     """Half of them had ended by then."""
     p99_ms: float | None
+
+
+_NONE: dict[str, None] = dict.fromkeys(TookView.model_fields)
 
 
 class TookSeries(Schema):
@@ -171,13 +175,13 @@ def _times(found: Sequence[TookStep], *, models: bool) -> dict[str, Any]:
     series = []
     for key in largest:
         region, service, model = key
-        told = [_told(steps[key].get(start)) for start in times]
+        told = [took_facts(steps[key].get(start)) or _NONE for start in times]
         series.append(
             {
                 "region": region,
                 "service": service,
                 "model": model if models else None,
-                "whole": _told(wholes[key]),
+                "whole": took_facts(wholes[key]),
                 **{name: [one[name] for one in told] for name in TookView.model_fields},
             }
         )
@@ -186,23 +190,6 @@ def _times(found: Sequence[TookStep], *, models: bool) -> dict[str, Any]:
         "series": series,
         "left_out": len(wholes) - len(series),
     }
-
-
-def _told(took: Took | None) -> dict[str, float | None]:
-    if took is None:
-        return dict.fromkeys(TookView.model_fields)
-    return {
-        "requests": sum(took.ends.values()),
-        "first_byte_p50_ms": _ms(took.first_bytes, 0.5),
-        "first_byte_p99_ms": _ms(took.first_bytes, 0.99),
-        "p50_ms": _ms(took.ends, 0.5),
-        "p99_ms": _ms(took.ends, 0.99),
-    }
-
-
-def _ms(counts: dict[int, int], share: float) -> float | None:
-    found = quantile(counts, share)
-    return None if found is None else 1000 * found
 
 
 def _spillover(

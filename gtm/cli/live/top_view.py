@@ -191,10 +191,17 @@ def _regions(regions: list[types.TopRegion]) -> Table:
             _rate(region.demand),
             _rate(region.decided if region.requests_per_second is None else region.requests_per_second),
             _ms(region.price_ms) if region.price_ms >= 1 else "",
-            _ms(region.latency_p99_ms),
+            _p99(region),
             ", ".join(_remarks(region)),
         )
     return made
+
+
+def _p99(region: types.TopRegion) -> str:
+    """As measured, to the ends of answers; or else, with a tilde, as it is estimated for what is planned."""
+    measured = region.get("measured")  # an older control does not say
+    estimated = _ms(region.latency_p99_ms)
+    return _ms(measured.p99_ms) if measured else estimated and f"~{estimated}"
 
 
 def bar(share: float | None) -> Text:
@@ -219,6 +226,11 @@ def _remarks(region: types.TopRegion) -> Iterator[str]:
         yield f"{slots.open:g} of {slots.limit:g} slots free{less}{waiting}"
     if region.freshness != "fresh":
         yield "no load reports" if region.freshness == "never" else f"reports {region.freshness}"
+    measured = region.get("measured")
+    if measured:
+        first, end = measured.first_byte_p99_ms or 0.0, measured.p99_ms or 0.0
+        if 0 < first * 9 / 8 < end:  # further apart than the buckets in which they are counted are wide
+            yield f"first byte p99 {_ms(first)}"
 
 
 def _spill(found: types.TopView) -> Iterator[Text]:

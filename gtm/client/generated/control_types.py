@@ -3281,6 +3281,10 @@ class TopRegion(JsonObject):
     exhausted: bool
     latency_p99_ms: float | None
     """Estimated, network and processing, of what is planned there."""
+    measured: TookView | None
+    """What requests took that ended there in the last one to two minutes, by the region's balancers;
+    null: none of gtm's balancers tells of any.
+    """
 
 
 class TopSlots(JsonObject):

@@ -170,6 +170,20 @@ DOCUMENT: dict[str, Any] = {
 }
 
 
+def test_top_shows_the_p99_that_was_measured() -> None:
+    """To the end in its column, to the first byte beside it; without gtm's balancers the estimate, marked as one."""
+    (region,) = DOCUMENT["regions"]
+    took = dict.fromkeys(("first_byte_p50_ms", "p50_ms"), 9.0) | {"requests": 5, "p99_ms": 4210.0}
+    measured = shown({**DOCUMENT, "regions": [{**region, "measured": {**took, "first_byte_p99_ms": 412.0}}]})
+    assert " 4210 ms draining" in measured
+    assert "first byte p99 412 ms" in measured
+    assert "99 ms draining" not in measured
+    without = shown({**DOCUMENT, "regions": [{**region, "measured": {**took, "first_byte_p99_ms": None}}]})
+    assert "first byte" not in without
+    for none in ({}, {"measured": None}):
+        assert " ~99 ms draining" in shown({**DOCUMENT, "regions": [{**region, **none}]})
+
+
 def shown(document: dict[str, Any], lost: str = "") -> str:
     """A screen as text."""
     console = Console(width=200, record=True, file=None, force_terminal=False)

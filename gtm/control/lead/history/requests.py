@@ -3,6 +3,7 @@
 Laws:
   1. A minute is that in which it was told, by control's clock: a second or two after the requests ended.
   2. What was not told is not recorded, rather than recorded as idle.
+  3. What was told in the minute that runs and in the one before it can be had by region (`lately`), whether the database is there or not.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from math import floor, inf
 
 from gtm.control.lead.history.recording import MinuteWriter
 from gtm.core.balance.spill.room import CAME, FAILED
-from gtm.core.capacity.durations import TookBy, add
+from gtm.core.capacity.durations import Took, TookBy, add
 from gtm.core.demand.traffic import MINUTE
 from gtm.feed.reports import BalancerReport, table_of
 from gtm.storage.history.requests import RequestMinute
@@ -60,18 +61,34 @@ class RequestHistory(MinuteWriter[tuple[float, RequestMinute]]):
         self._source = source
         self._clock = clock
         self._open: dict[int, _Open] = {}
+        self._lately: dict[int, dict[str, Took]] = {}
         self._sums = 0.0
 
     def take(self, report: BalancerReport) -> None:
         """Count what a balancer tells of its region, once."""
-        minute = self._open.setdefault(floor(self._clock() / MINUTE), _Open())
+        number = floor(self._clock() / MINUTE)
+        minute = self._open.setdefault(number, _Open())
         if report.times:
-            table = minute.took.setdefault(report.region, {})
-            add(table, table_of(report.times), MOST_ROWS)
+            told = table_of(report.times)
+            add(minute.took.setdefault(report.region, {}), told, MOST_ROWS)
+            if number not in self._lately:
+                self._lately = {one: by for one, by in self._lately.items() if abs(number - one) == 1}
+            of_region = self._lately.setdefault(number, {}).setdefault(report.region, Took())
+            for took in told.values():
+                of_region.add(took.first_bytes, took.ends)
         ways = minute.pushed.setdefault(report.region, {})
         for (service, peer), requests in _pushed(report.pushes).items():
             if (service, peer) in ways or len(ways) < MOST_WAYS:
                 ways[service, peer] = ways.get((service, peer), 0.0) + requests
+
+    def lately(self) -> dict[str, Took]:
+        """What requests took by region, of those that were told of in this minute and the one before: in the last 60 to 120 s."""
+        number = floor(self._clock() / MINUTE)
+        found: dict[str, Took] = {}
+        for minute in (number - 1, number):
+            for region, took in self._lately.get(minute, {}).items():
+                found.setdefault(region, Took()).add(took.first_bytes, took.ends)
+        return found
 
     def look(self, now: float) -> None:
         """Let the minutes that are over be written."""
