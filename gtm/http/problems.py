@@ -10,7 +10,7 @@ from urllib.parse import quote
 import msgspec
 
 from gtm.core.model.outcomes import UnknownNameError
-from gtm.core.model.refusals import form_of, with_error
+from gtm.core.model.refusals import form_of, problem_type, with_error
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -141,9 +141,8 @@ def response_of(status: int, headers: Headers, body: bytes, count: str | None = 
 def problem(code: str, detail: str, instance: str, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """A problem document of one of the codes above, with extension members (RFC 9457 §3.2)."""
     status, title = CODES[code]
-    uri = f"urn:gtm:problem:{code.replace('_', '-')}"
     return {
-        "type": uri,
+        "type": problem_type(code),
         "title": title,
         "status": status,
         "detail": detail,

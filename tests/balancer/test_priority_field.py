@@ -27,11 +27,12 @@ def test_what_is_no_priority_is_refused_with_those_that_are(said: bytes) -> None
 
     async def main() -> None:
         async with world(await Backend(answering(OK)).start()) as w:
-            ask = b"GET / HTTP/1.1\r\nHost: a\r\ngtm-priority: %b\r\n\r\n"
+            ask = b"GET /a?b HTTP/1.1\r\nHost: a\r\ngtm-priority: %b\r\n\r\n"
             answer = await w.ask(ask % said)
             assert answer.status == 400
             problem = json.loads(answer.body)
             assert problem["code"] == "priority_unread"
+            assert (problem["type"], problem["instance"]) == ("urn:gtm:problem:priority-unread", "/a")
             shown = said.decode("latin-1")[:64]
             possible = "real_time, near_real_time, batch"
             assert problem["detail"] == f"`gtm-priority` is `{shown}`; it can be {possible}"

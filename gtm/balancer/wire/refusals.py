@@ -25,7 +25,7 @@ from math import ceil
 
 import msgspec
 
-from gtm.core.model.refusals import form_of, with_error
+from gtm.core.model.refusals import form_of, problem_type, with_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +62,11 @@ def refusal_response(
         accept: what the client takes, likewise.
     """
     problem = {
-        "type": f"urn:gtm:problem:{refusal.code}",
+        "type": problem_type(refusal.code),
         "title": HTTPStatus(refusal.status).phrase,
         "status": refusal.status,
         "detail": refusal.detail,
+        **({"instance": path.decode("latin-1")} if path else {}),
         "code": refusal.code,
     }
     form = form_of(path, accept)

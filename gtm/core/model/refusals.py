@@ -89,6 +89,11 @@ def _qualities(accept: bytes) -> dict[bytes, float]:
     return found
 
 
+def problem_type(code: str) -> str:
+    """The `type` of a problem document (RFC 9457 §3.1.1): a name of gtm's own for the code."""
+    return f"urn:gtm:problem:{code.replace('_', '-')}"
+
+
 def with_error(document: Mapping[str, Any], *, anthropics: bool) -> dict[str, Any]:
     """A problem document with the member `error`, as OpenAI's API has it or Anthropic's, which has a `type` of its own in place of the problem's."""
     status, code, detail = document["status"], document["code"], document["detail"]
