@@ -52,6 +52,7 @@ class Gtm:
     """Runs commands. `environment` holds the GTM_* variables they see, besides which there are none.
 
     Their data directory is `nowhere`, in which nothing has run: the default one may be that of a demo which runs in this checkout.
+    Nor is there a control or an edge where they look: on the default ports there may be somebody's.
     """
 
     monkeypatch: pytest.MonkeyPatch
@@ -65,7 +66,8 @@ class Gtm:
         with self.monkeypatch.context() as patch, _logging_kept():
             for name in [name for name in os.environ if name.startswith("GTM_")]:
                 patch.delenv(name)
-            own = {"GTM_DATA_DIR": str(self.nowhere), **self.environment, **environment}
+            nobody = dict.fromkeys(("GTM_CONTROL_URL", "GTM_EDGE_URL"), "http://127.0.0.1:9")
+            own = {"GTM_DATA_DIR": str(self.nowhere), **nobody, **self.environment, **environment}
             for name, value in own.items():
                 patch.setenv(name, value)
             patch.setattr(sys, "argv", ["gtm", *map(str, arguments)])
