@@ -437,17 +437,11 @@ class Prober:
         if watch.address and result.ok:
             self.ever_up |= {spot}
         watch.probed.set()
-        # A check that ran into its timeout brings the next one forward by as much, so that the verdict still comes within
-        # interval × threshold; one that outlasted its interval is followed at once. (A little later than at once: the
-        # scheduler counts this run as over only a moment from now.)
-        if doubted and not result.ok:
-            suspect = monotonic() < watch.suspect_until
-            pause = _SUSPECT_PAUSE if suspect else pause_of(watch.probe) - 2 * took
-            self._reschedule(watch, max(_SOON, min(pause, watch.probe.interval)))
-        elif watch.address and spot not in self.ever_up:
+        failed, suspect = doubted and not result.ok, monotonic() < watch.suspect_until
+        if watch.address and spot not in self.ever_up and not failed:
             self._reschedule(watch, UNSEEN * pause_of(watch.probe))
-        elif took >= watch.probe.interval * _SHORTEST:
-            self._reschedule(watch, _SOON)
+        elif (pause := pause_after(watch.probe, took, failed=failed, suspect=suspect)) is not None:
+            self._reschedule(watch, pause)
         if changed:
             self._look_at_addresses(watch)
             self._tell()
@@ -495,6 +489,24 @@ def rhythm(probe: Probe) -> IntervalTrigger:
 def pause_of(probe: Probe) -> float:
     """Seconds until the next check, if this one had taken no time."""
     return probe.interval * random.uniform(_SHORTEST, 1)
+
+
+def pause_after(probe: Probe, took: float, *, failed: bool, suspect: bool) -> float | None:
+    """Seconds from the end of a check to the next one, where the rhythm does not say it (None).
+
+    A check that ran into its timeout brings the next one forward by as much, so that the verdict still comes within interval × threshold; one that outlasted
+    its interval is followed at once. (A little later than at once: the scheduler counts a run as over only a moment from now.)
+
+    Args:
+        probe: whose.
+        took: seconds that the check took.
+        failed: it failed, and more such failures change the verdict.
+        suspect: somebody says that the endpoint is down.
+    """
+    if failed:
+        pause = _SUSPECT_PAUSE if suspect else pause_of(probe) - 2 * took
+        return max(_SOON, min(pause, probe.interval))
+    return _SOON if took >= probe.interval * _SHORTEST else None
 
 
 def _after(seconds: float) -> datetime:

@@ -412,20 +412,39 @@ async def between(answer: Answer, probe: Probe) -> float:
 
 
 async def test_a_timeout_brings_the_next_check_forward() -> None:
-    """A check that ran 0.8 s into its timeout is followed as much sooner, so that the verdict keeps its time."""
+    """A check that ran into its timeout is followed sooner than one that was answered at once, beside which it runs."""
     probe = replace(SLOW, interval=2.0, timeout=0.8)
-    assert 0.8 < await between(raw(b"", 60), probe) < 1.5  # else 1.8 to 2 s
+    silent, good = await asyncio.gather(between(raw(b"", 60), probe), between(http(), probe))
+    assert silent < good  # 1 to 1.2 s, and 1.8 to 2 s
 
 
 async def test_a_check_that_outlasts_its_interval_is_followed_at_once() -> None:
-    """Slow but good answers do not stretch the rhythm to every other interval."""
+    """Slow but good answers do not stretch the rhythm to every other interval, as two of a check beside it that is answered at once show."""
 
     async def slowly(_: asyncio.StreamReader, writer: asyncio.StreamWriter, __: bytes) -> None:
         await asyncio.sleep(2.1)
         writer.write(raw_http())
 
     probe = replace(SLOW, interval=2.0, timeout=10.0)
-    assert 2.1 < await between(slowly, probe) < 3.2  # else 3.6 to 4 s
+    slow, good = await asyncio.gather(between(slowly, probe), between(http(), probe))
+    assert slow < 2 * good  # 2.2 s, and 3.6 to 4 s
+
+
+def test_how_soon_the_next_check_comes() -> None:
+    """After a failure that counts, the time from begin to begin and the time it took are an interval less jitter; else the rhythm says it."""
+    probe = replace(SLOW, interval=2.0, timeout=0.8)
+    pauses = [schedule.pause_after(probe, 0.8, failed=True, suspect=False) for _ in range(500)]
+    assert all(pause is not None and 0.2 - 1e-9 <= pause <= 0.4 + 1e-9 for pause in pauses)
+    assert schedule.pause_after(probe, 0.1, failed=False, suspect=False) is None
+    assert schedule.pause_after(probe, 1.7, failed=False, suspect=True) is None
+    at_once = schedule.pause_after(probe, 2.1, failed=False, suspect=False)
+    assert at_once is not None
+    assert 0 < at_once < 0.1
+    assert schedule.pause_after(probe, 60.0, failed=True, suspect=False) == at_once
+    hurried = schedule.pause_after(probe, 0.0, failed=True, suspect=True)
+    assert hurried is not None
+    assert at_once <= hurried < 1.8
+    assert schedule.pause_after(replace(probe, interval=0.05), 0.0, failed=True, suspect=True) == 0.05
 
 
 def test_jitter_parts_edges_and_makes_no_failure_known_later() -> None:
