@@ -14,6 +14,7 @@ from gtm.control.live.present import Current, Present
 from gtm.core.model.policy import Policy
 from gtm.core.model.state import State
 from gtm.core.policy.snapshot import Snapshot
+from tests.patience import PATIENCE
 
 
 def test_the_last_is_kept() -> None:
@@ -45,7 +46,7 @@ async def test_each_policy_is_prepared_for_as_soon_as_it_is_in_force() -> None:
     for snapshot in (one, one, other):
         current.become(replace(current.now, compiled=snapshot))
         if snapshot is not seen[-1] if seen else True:
-            await asyncio.wait_for(done.wait(), 10)
+            await asyncio.wait_for(done.wait(), PATIENCE)
             done.clear()
     assert seen == [one, other]
     task.cancel()

@@ -41,9 +41,9 @@ from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
 from gtm.settings import LOOPBACK
 from tests import worlds
 from tests.balancer.world import Backend, Message, Peer, Script, read_body, read_head
+from tests.patience import PATIENCE
 
 HOST = b"chat.test"
-PATIENCE = 10.0
 NO_RESERVES = dict.fromkeys(("real_time", "near_real_time", "batch"), 0.0)
 COUNTRIES = ("DE", "IE", "US", "BR")
 """Clients' countries; one at 10.(its number).0.0/16. A balancer's own address is in none that a law is about: Japan."""

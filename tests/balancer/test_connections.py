@@ -9,6 +9,7 @@ from gtm.balancer.plane.backend.upstream import Upstream
 from gtm.balancer.plane.contracts import Limits
 from gtm.balancer.plane.timeouts import TimeoutRules, Timeouts
 from tests.balancer.world import Backend, Peer, answering, run, world
+from tests.patience import PATIENCE
 
 _GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 _OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -153,7 +154,7 @@ def test_cancel_while_connecting() -> None:
             await began.wait()
             assert w.picker.in_flight == 1
             client.abort()
-            await asyncio.wait_for(ended.wait(), 5)
+            await asyncio.wait_for(ended.wait(), PATIENCE)
             assert w.picker.ends == ["cancelled"]
 
     run(main)

@@ -14,6 +14,7 @@ from gtm.balancer.plane.contracts import Limits
 from gtm.balancer.plane.exchange import FIRST, Exchange
 from gtm.balancer.wire.refusals import Refusal
 from tests.balancer.world import Backend, Message, Peer, World, answering, read_head, run, world
+from tests.patience import PATIENCE
 
 _GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 _OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -205,7 +206,7 @@ def test_an_answer_without_a_length_that_breaks_off() -> None:
             await read_head(client.reader)
             reset = False
             try:
-                await asyncio.wait_for(client.reader.read(), 3)
+                await asyncio.wait_for(client.reader.read(), PATIENCE)
             except ConnectionResetError:
                 reset = True
             assert reset

@@ -24,7 +24,6 @@ from gtm.core.health.verdicts import ProbeResult
 from gtm.runtime.balancer.carrier import HealthLoop
 from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
 from tests.balancer.world import (
-    PATIENCE,
     Backend,
     Gate,
     Message,
@@ -35,6 +34,7 @@ from tests.balancer.world import (
     run,
     world,
 )
+from tests.patience import PATIENCE
 
 QUEUE = b'{"error": {"message": "The request queue is full."}}'
 

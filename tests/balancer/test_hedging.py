@@ -20,7 +20,8 @@ from gtm.balancer.wire.usage import Meter, bounds_of
 from gtm.core.balance.hedging import LEAST, KnownWaits, kind_of
 from gtm.core.balance.work import AskedWork
 from tests.balancer.certificates import Authority
-from tests.balancer.world import PATIENCE, Backend, Message, Peer, World, answering, run, world
+from tests.balancer.world import Backend, Message, Peer, World, answering, run, world
+from tests.patience import PATIENCE
 
 _HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\nX-Of: %b\r\n\r\n"

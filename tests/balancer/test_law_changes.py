@@ -24,6 +24,7 @@ from gtm.geoip.client import ClientFinder
 from tests import worlds
 from tests.balancer.test_gate import MOUNTAIN_VIEW, _Asked, _locate
 from tests.balancer.world import Backend, Peer, World, answering, read_head, run, world
+from tests.patience import PATIENCE
 from tests.system.balancers import policy
 
 _OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -102,7 +103,7 @@ def test_a_tunnel_ends() -> None:
             w.gate.renewed = _LAW
             w.proxy.look()
             assert await client.end() == b""
-            await asyncio.wait_for(gone.wait(), 10)
+            await asyncio.wait_for(gone.wait(), PATIENCE)
             await w.nothing_left()
             assert w.picker.failures == []
 

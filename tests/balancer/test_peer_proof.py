@@ -28,6 +28,7 @@ from tests import worlds
 from tests.balancer.regions import HOST, regions
 from tests.balancer.world import run
 from tests.core.strategies import quick
+from tests.patience import PATIENCE
 
 KEY, OTHER = made(), made()
 
@@ -172,7 +173,7 @@ async def _connect(port: int, host: str = "127.0.0.1", **more: Any) -> None:
         **{"allowed": LOOPBACK} | more,
     )
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             found = await route.connect(asyncio.get_running_loop(), time.monotonic)
         assert found.usable
         found.abort()

@@ -20,8 +20,9 @@ from gtm.balancer.plane.client.proxy_protocol import (
 )
 from gtm.balancer.wire.tls import ServerContext, ServerTls
 from tests.balancer.certificates import Authority
-from tests.balancer.world import PATIENCE, Backend, Peer, World, answering, run, world
+from tests.balancer.world import Backend, Peer, World, answering, run, world
 from tests.effort import examples
+from tests.patience import PATIENCE
 
 _GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 _OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

@@ -11,9 +11,10 @@ from urllib.parse import urlsplit
 from gtm.core.model.policy import Policy
 from gtm.core.model.services import Push
 from gtm.handoff.jwt import parsed
-from tests.balancer.regions import HOST, PATIENCE, Regions, address_of, regions
+from tests.balancer.regions import HOST, Regions, address_of, regions
 from tests.balancer.test_pushing import GDPR, policy
 from tests.balancer.world import Message, Peer, run
+from tests.patience import PATIENCE
 
 
 def _by(push: Push) -> Callable[[Mapping[str, int]], Policy]:

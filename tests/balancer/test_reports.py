@@ -21,7 +21,8 @@ from gtm.core.balance.flights import SCRAPED_LASTS_S
 from gtm.core.balance.health.settings import HealthSettings
 from gtm.core.balance.health.values import BackendState
 from tests.balancer.test_full import Region, region
-from tests.balancer.world import PATIENCE, Message, Peer, read_body, read_head, run
+from tests.balancer.world import Message, Peer, read_body, read_head, run
+from tests.patience import PATIENCE
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -28,7 +28,8 @@ from gtm.balancer.wire.endpoints import (
 from gtm.balancer.wire.usage import makes_text
 from gtm.core.balance.work import AskedWork
 from tests.balancer.test_full import Region, region
-from tests.balancer.world import PATIENCE, Message, Peer, read_body, read_head, run
+from tests.balancer.world import Message, Peer, read_body, read_head, run
+from tests.patience import PATIENCE
 
 
 class Keeper:

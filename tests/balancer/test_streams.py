@@ -10,6 +10,7 @@ import pytest
 from gtm.balancer.wire.heads import MAX_HEADERS
 from gtm.balancer.wire.refusals import Refusal
 from tests.balancer.world import Backend, Message, Peer, answering, read_head, run, world
+from tests.patience import PATIENCE
 
 _GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 _OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -148,7 +149,7 @@ def test_events_as_they_come() -> None:
             client.send(_GET)
             await read_head(client.reader)
             for number in range(50):
-                await asyncio.wait_for(client.reader.readuntil(b"data: %d\n\n\r\n" % number), 3)
+                await asyncio.wait_for(client.reader.readuntil(b"data: %d\n\n\r\n" % number), PATIENCE)
                 turn.set()
             assert (await client.reader.readuntil(b"0\r\n\r\n")) == b"0\r\n\r\n"
 
@@ -182,7 +183,7 @@ def test_websocket() -> None:
             assert await client.reader.readexactly(7) == b"\x81\x85early"
             blob = os.urandom(3 * _MIB) + b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
             client.send(blob)
-            assert await asyncio.wait_for(client.reader.readexactly(len(blob)), 5) == blob
+            assert await asyncio.wait_for(client.reader.readexactly(len(blob)), PATIENCE) == blob
             client.send(b"last")
             client.close()
             await w.until(lambda: got.endswith(b"last"))

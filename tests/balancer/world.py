@@ -31,9 +31,8 @@ from gtm.balancer.wire.facts import RequestFacts
 from gtm.balancer.wire.refusals import Refusal
 from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
 from tests import uvloops
+from tests.patience import PATIENCE
 
-PATIENCE = 10.0
-"""Seconds after which something that should happen counts as never."""
 _NARROW = 4096
 """Bytes for which a kernel is asked to hold."""
 
@@ -541,7 +540,7 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     async def guarded() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context))
         try:
-            await asyncio.wait_for(main(), 60)
+            await asyncio.wait_for(main(), 4 * PATIENCE)
         finally:
             while _running:
                 await _running.pop().stop()

@@ -11,8 +11,8 @@ from typing import Any, cast
 import httptools
 import numpy as np
 
+from tests.patience import PATIENCE
 from tests.system.balancers import BERLIN, HOST
-from tests.system.harness import PATIENCE
 
 _HEAD = (
     "POST /v1/chat/completions HTTP/1.1\r\nHost: {host}\r\nX-Forwarded-For: {client}\r\n"

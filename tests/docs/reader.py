@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.docs.blocks import ROOT, Block, Command, difference
-from tests.system.harness import PATIENCE, System, eventually
+from tests.patience import PATIENCE
+from tests.system.harness import System, eventually
 from tests.tools import tool
 
 _ASKS = re.compile(

@@ -20,6 +20,7 @@ from gtm.core.policy.snapshot import Snapshot
 from gtm.prober import Prober, schedule
 from gtm.settings import LOOPBACK
 from tests.descriptors import none_left
+from tests.patience import PATIENCE
 from tests.ports import free_port
 from tests.prober.servers import Answer, Server, http, raw, raw_http, serve
 
@@ -394,7 +395,7 @@ async def test_a_clock_that_is_set_back_delays_nothing() -> None:
             assert await prober.first_round(20)
             assert len(server.heads) == 30
             step[0] = -3600.0
-            async with asyncio.timeout(7):  # of thirty that are spread over 10 s
+            async with asyncio.timeout(PATIENCE):  # of thirty that are spread over 10 s
                 await until(lambda: len(server.heads) > 33)
 
 

@@ -24,6 +24,7 @@ from gtm.storage import tables
 from gtm.storage.history.demand import AnsweredStep, DemandStep, WantedDemand
 from gtm.storage.session import Database
 from tests.effort import examples
+from tests.patience import PATIENCE
 
 MIDNIGHT = datetime(2026, 1, 31, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -132,7 +133,7 @@ async def test_what_a_recorder_watched_of_its_last_minute_is_written(
     reported: Any = SimpleNamespace(rates=lambda: {row(): 100.0})
     recorder = Recorder(database, "a", timedelta(days=1))
     task = asyncio.create_task(demand_history.run(recorder, lambda: reported, dict, clock))
-    await asyncio.wait_for(looked.wait(), 10)
+    await asyncio.wait_for(looked.wait(), PATIENCE)
     task.cancel()
     await asyncio.wait([task])
     async with database.transaction() as tx:

@@ -20,8 +20,7 @@ import dns.query
 import dns.rdatatype
 import httpx
 
-PATIENCE = 60.0
-"""Seconds after which waiting for something is a failure. Never a bound on speed."""
+from tests.patience import PATIENCE
 
 
 def eventually(

@@ -26,8 +26,9 @@ from gtm.documents.jurisdictions import shipped_jurisdictions
 from gtm.feed import lastgood
 from gtm.feed.wire import AccessMessage, SnapshotMessage
 from tests.effort import ALL
+from tests.patience import PATIENCE
 from tests.ports import free_port
-from tests.system.harness import PATIENCE, Process, command_line, descendants, eventually, kill_remains
+from tests.system.harness import Process, command_line, descendants, eventually, kill_remains
 
 NAME = "chat.demo.test"
 ADDRESS = "192.0.2.7"

@@ -13,8 +13,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.patience import PATIENCE
 from tests.ports import free_port
-from tests.system.harness import PATIENCE, Process, System, eventually
+from tests.system.harness import Process, System, eventually
 
 pytestmark = pytest.mark.system
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.system.harness import PATIENCE, Process, System, command_line, eventually, system
+from tests.patience import PATIENCE
+from tests.system.harness import Process, System, command_line, eventually, system
 
 pytestmark = [pytest.mark.system, pytest.mark.drill]
 """The README's examples of spillover are a smaller world of the same."""

@@ -13,8 +13,9 @@ import dns.query
 import pytest
 
 from gtm.runtime.following.handover import Predecessor
+from tests.patience import PATIENCE
 from tests.ports import free_port
-from tests.system.harness import PATIENCE, alive, eventually, stopped
+from tests.system.harness import alive, eventually, stopped
 from tests.system.lone import ADDRESS, NAME, Clients, lone_edge
 
 pytestmark = [pytest.mark.system, pytest.mark.drill]

@@ -28,9 +28,10 @@ import yaml
 from gtm.documents.schema import PolicyDocument
 from tests.api.conftest import Api, api
 from tests.effort import ALL
+from tests.patience import PATIENCE
 from tests.ports import free_port
 from tests.system import lone
-from tests.system.harness import PATIENCE, eventually
+from tests.system.harness import eventually
 from tests.terraform.vm import PACKAGES, PYTHON, Machine, machine
 from tests.tools import tool
 

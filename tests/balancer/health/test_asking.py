@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from gtm.balancer.health.asking import Asking, AskingError, ask, authority, head_of
 from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.wire.heads import MAX_HEAD
-from tests.balancer.health.world import PATIENCE, run
+from tests.balancer.health.world import run
 from tests.core.strategies import quick
+from tests.patience import PATIENCE
 from tests.paused import PausedLoop, prompt_server
 
 MOST = 100

@@ -18,7 +18,8 @@ from gtm.core.balance.backends import Backend
 from gtm.core.balance.flights import Flights, FlightTicket
 from gtm.core.balance.health.health import BackendHealth
 from gtm.core.balance.health.settings import HealthSettings
-from tests.balancer.health.world import PATIENCE, run
+from tests.balancer.health.world import run
+from tests.patience import PATIENCE
 
 NAME = "http://127.0.0.1:1"
 SETTINGS = CheckSettings(

@@ -25,8 +25,9 @@ from gtm.core.balance.health.health import BackendHealth
 from gtm.core.balance.health.settings import HealthSettings
 from gtm.core.balance.health.values import BackendLoad, BackendState, Check
 from gtm.demo.backend.faults import Mode
-from tests.balancer.health.world import COMPLETION, PATIENCE, QUICK, World, run, world
+from tests.balancer.health.world import COMPLETION, QUICK, World, run, world
 from tests.descriptors import none_left
+from tests.patience import PATIENCE
 
 
 def test_the_defaults_do_for_vllm() -> None:

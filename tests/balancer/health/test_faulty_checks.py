@@ -29,7 +29,8 @@ from gtm.core.balance.backends import Backend, Condition
 from gtm.core.balance.health.health import BackendHealth
 from gtm.core.balance.health.settings import HealthSettings
 from gtm.core.model.problems import PolicyError
-from tests.balancer.health.world import PATIENCE, run
+from tests.balancer.health.world import run
+from tests.patience import PATIENCE
 
 CHECKS = CheckSettings(
     health=HealthCheck(interval=0.02),

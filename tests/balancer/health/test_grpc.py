@@ -45,8 +45,9 @@ from gtm.balancer.plane.backend.backends import Route
 from gtm.balancer.wire.tls import BackendTls, backend_context
 from gtm.core.model.problems import PolicyError
 from tests.balancer.certificates import Authority
-from tests.balancer.health.world import PATIENCE, run, world
+from tests.balancer.health.world import run, world
 from tests.core.strategies import quick
+from tests.patience import PATIENCE
 
 Status = health_pb2.HealthCheckResponse
 

@@ -27,8 +27,9 @@ from gtm.core.balance.health.settings import HealthSettings
 from gtm.core.balance.health.values import BackendState, Check, Failure, Sending
 from gtm.demo.backend.faults import Mode
 from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
-from tests.balancer.health.world import PATIENCE, World, run, world
+from tests.balancer.health.world import World, run, world
 from tests.core.balance.choosing.worlds import choose
+from tests.patience import PATIENCE
 
 CHECKS = CheckSettings(health=HealthCheck(interval=0.05), models=None, scrape=None)
 LIMITS = Limits(tries=1)

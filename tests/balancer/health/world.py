@@ -25,9 +25,8 @@ from gtm.demo.backend.faults import InjectedFault, Mode
 from gtm.demo.backend.profile import Profile
 from gtm.demo.backend.protocol import Connection, Request
 from gtm.demo.backend.server import Backend as Server
+from tests.patience import PATIENCE
 
-PATIENCE = 20.0
-"""Seconds until a test gives up: no more than a bound for a machine that is busy."""
 QUICK = CheckSettings(
     health=HealthCheck(interval=0.05),
     models=ModelList(interval=0.05),

@@ -15,11 +15,11 @@ from gtm.demo.backend.faults import InjectedFault
 from gtm.demo.backend.profile import Profile
 from gtm.demo.backend.server import Backend
 from tests import uvloops
+from tests.patience import PATIENCE
 
 MODEL = "llama"
 QUICK = Profile(step_s=0.0005, step_per_sequence_s=0.0, prefill_tokens_per_second=1e6)
 """A server with which a test of 50 tokens takes 30 ms."""
-PATIENCE = 20.0
 
 T = TypeVar("T")
 

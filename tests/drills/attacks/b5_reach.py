@@ -12,7 +12,8 @@ from typing import Any
 import httpx
 
 from tests.drills.arena import Arena, attack, held
-from tests.system.harness import PATIENCE, command_line, descendants, eventually
+from tests.patience import PATIENCE
+from tests.system.harness import command_line, descendants, eventually
 
 
 @contextmanager

@@ -19,7 +19,8 @@ from gtm.feed.sealing import FILE, SealingKey
 from gtm.feed.wire import SEALING_KEY, FeedError, KeysMessage, SealedKeysMessage, StateMessage, decode
 from tests.drills.arena import Arena, attack, held
 from tests.drills.attacks.b1_votes import token
-from tests.system.harness import PATIENCE, System, eventually
+from tests.patience import PATIENCE
+from tests.system.harness import System, eventually
 
 ZONE = dns.name.from_text("sealed.test")
 

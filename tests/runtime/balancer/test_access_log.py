@@ -29,6 +29,7 @@ from gtm.runtime.balancer import access_log
 from gtm.runtime.balancer.access_log import AccessLog, LogFile
 from tests import uvloops
 from tests.effort import examples
+from tests.patience import PATIENCE
 
 MOST_LINES, MOST_BYTES = 10_000, 4 * 2**20
 """By the page."""
@@ -256,7 +257,7 @@ def _numbers(file: Path) -> list[int]:
 
 
 async def _until(holds: Any) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not holds():  # noqa: ASYNC110 - what holds is many things
             await asyncio.sleep(0.005)
 

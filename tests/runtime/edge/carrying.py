@@ -31,7 +31,6 @@ from gtm.runtime.process.connections import MAX_CONNECTIONS, Connections
 from gtm.runtime.process.http import _CONNECTIONS, DirectProtocol, server_config
 from tests import worlds
 from tests.balancer.world import (
-    PATIENCE,
     Backend,
     Clock,
     Message,
@@ -41,6 +40,7 @@ from tests.balancer.world import (
     answering,
 )
 from tests.http.world import NOW, Edge
+from tests.patience import PATIENCE
 
 LOOPBACK = ip_network("127.0.0.0/8")
 NAMES = tuple(worlds.THREE.split())

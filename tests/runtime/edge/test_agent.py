@@ -21,6 +21,7 @@ from gtm.runtime.edge.line import PulseMessage, ToWorker
 from gtm.runtime.following.told import TimesMessage
 from gtm.runtime.process.clocks import boot_id, boot_time
 from gtm.settings import EdgeSettings
+from tests.patience import PATIENCE
 
 PLAN = Plan(1.0, {"class": ClassPlan({"de": 1.0})}, {"de": 3.0})
 
@@ -162,7 +163,7 @@ async def test_names_that_do_not_resolve_hold_no_times_up(tmp_path: Path) -> Non
     busy = [asyncio.ensure_future(asyncio.to_thread(go_on.wait, 20)) for _ in range(64)]
     try:
         await asyncio.sleep(0)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await edge.receive(HeartbeatMessage(time.time() + 5_000))
             await edge.receive(AccessMessage(Access()))
         assert clockfile.load(tmp_path / clockfile.FILE).latest >= time.time() + 4_900

@@ -17,6 +17,7 @@ from gtm.core.policy.edges import EdgePlace
 from gtm.runtime.process.http import PatientServer
 from tests import worlds
 from tests.balancer.world import Peer, Script, run
+from tests.patience import PATIENCE
 from tests.runtime.edge.carrying import AWAY, CENTRAL, OK, WEST, Carrying, carrying, get
 from tests.runtime.edge.test_carry_wire import SWITCH, UPGRADE
 
@@ -107,14 +108,14 @@ def test_no_more_of_a_request_goes_where_the_law_no_longer_lets_it(
                 client.send(
                     get("/a", "chat.demo.test", "Content-Length: 200000", method="POST") + bytes(70_000)
                 )
-            await asyncio.wait_for(got.wait(), 10)
+            await asyncio.wait_for(got.wait(), PATIENCE)
             world.load(_fence("DE"))
             world.pass_time(1)
             assert not ended.is_set()
             assert world.proxy.connections == 1
             world.load(change)
             world.pass_time(1)
-            await asyncio.wait_for(ended.wait(), 10)
+            await asyncio.wait_for(ended.wait(), PATIENCE)
             if what == "body":
                 answer = await client.response()
                 assert (answer.status, b"law_changed" in answer.body) == (503, True)
@@ -133,7 +134,7 @@ def test_what_was_sent_whole_is_answered() -> None:
         async with carrying(held) as (world, _):
             client = await world.client()
             client.send(get())
-            await asyncio.wait_for(held.got.wait(), 10)
+            await asyncio.wait_for(held.got.wait(), PATIENCE)
             world.load(_fence("US"))
             world.pass_time(1)
             held.go.set()
@@ -207,7 +208,7 @@ def test_ways_to_endpoints_that_are_gone_are_closed() -> None:
             assert (await world.ask(get())).status == 200
             (route,) = world.proxy.picker.routes()
             assert (route.url,) == world.urls[WEST]
-            assert await asyncio.wait_for(backends[0].peers[0].reader.read(), 10) == b""
+            assert await asyncio.wait_for(backends[0].peers[0].reader.read(), PATIENCE) == b""
 
     run(main)
 
@@ -243,13 +244,13 @@ def test_a_server_that_ends_lets_what_it_carries_be_answered() -> None:
         async with served(held) as (world, server, task):
             busy, idle, back = [await world.client() for _ in range(3)]
             back.send(get("/r/free/a", "edge", method="HEAD"))
-            await asyncio.wait_for(held.got.wait(), 10)
+            await asyncio.wait_for(held.got.wait(), PATIENCE)
             held.go.set()
             assert (await back.response("HEAD")).get("connection") is None
             held.go.clear()
             held.got.clear()
             busy.send(get())
-            await asyncio.wait_for(held.got.wait(), 10)
+            await asyncio.wait_for(held.got.wait(), PATIENCE)
             server.finish(10)
             await world.until(lambda: world.proxy.draining)
             back.send(get("/healthz", "edge"))
@@ -261,7 +262,7 @@ def test_a_server_that_ends_lets_what_it_carries_be_answered() -> None:
                 assert (answer.body, answer.get("connection")) == (b"ok", b"close")
             for client in (busy, idle, back):
                 assert await client.end() == b""
-            await asyncio.wait_for(task, 10)
+            await asyncio.wait_for(task, PATIENCE)
 
     run(main)
 
@@ -277,7 +278,7 @@ def test_what_a_server_cannot_wait_for_breaks_off(version: str) -> None:
             client.send(get().replace(b"HTTP/1.1", b"HTTP/" + version.encode()))
             await client.reader.readuntil(b"hello")
             server.finish(0.0)
-            await asyncio.wait_for(task, 10)
+            await asyncio.wait_for(task, PATIENCE)
             with pytest.raises(ConnectionResetError):
                 await client.reader.read()
             await world.until(lambda: held.ended == 1)
@@ -350,7 +351,7 @@ def test_a_connection_that_is_back_waits_as_any_other() -> None:
             await client.response()
             await client.response()
             client.send(get())
-            await asyncio.wait_for(held.got.wait(), 10)
+            await asyncio.wait_for(held.got.wait(), PATIENCE)
             protocol._rested()  # noqa: SLF001 - as its timer does
             assert not protocol.transport.is_closing()
             held.go.set()

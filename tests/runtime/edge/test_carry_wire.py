@@ -11,6 +11,7 @@ from gtm.core.handoff.claims import Claims
 from gtm.core.handoff.keys import PublicKey, PublicKeys, key_text
 from gtm.handoff.verifier import Verifier
 from tests.balancer.world import Message, Peer, answering, run
+from tests.patience import PATIENCE
 from tests.runtime.edge.carrying import CENTRAL, KEY, OK, Carrying, carrying, get
 
 _HEAD = b"POST /a HTTP/1.1\r\nHost: chat.demo.test\r\n"
@@ -327,7 +328,7 @@ def test_websockets_are_tunnels(early: bytes, first: str) -> None:
             assert await client.reader.readexactly(2000) == b"\x00\xff" * 1000
             if first == "client":
                 client.close()
-            await asyncio.wait_for(ended.wait(), 10)
+            await asyncio.wait_for(ended.wait(), PATIENCE)
             assert await client.end() == b""
 
     run(main)
@@ -380,7 +381,7 @@ def test_a_client_that_leaves_leaves_its_region(leave: Callable[[Peer], None], w
                 )
             else:
                 client.send(get())
-            await asyncio.wait_for(begun.wait(), 10)
+            await asyncio.wait_for(begun.wait(), PATIENCE)
             if when == "stream":
                 await client.reader.readuntil(b"hello\r\n")
             leave(client)

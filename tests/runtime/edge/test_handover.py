@@ -20,8 +20,7 @@ from gtm.runtime.following.handover import FILE, Handover, HandoverError, Predec
 from gtm.runtime.process.listeners import Listener, Listeners, Use
 from gtm.runtime.process.sockets import bind_tcp
 from tests.effort import examples
-
-PATIENCE = 20.0
+from tests.patience import PATIENCE
 
 
 @pytest.fixture
