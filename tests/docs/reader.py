@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.docs.blocks import ROOT, Block, Command, difference
@@ -36,13 +37,11 @@ def works(block: Block, demo: System, home: Path) -> None:
     if any("delv " in command.text for command in block.commands):
         tool("delv")
     reader = Reader(demo, home)
-    try:
-        before: Command | None = None
-        for command in block.commands:
-            reader.do(command, before)
-            before = command
-    finally:
-        _settle(demo)
+    _settle(demo)
+    before: Command | None = None
+    for command in block.commands:
+        reader.do(command, before)
+        before = command
 
 
 class Reader:
@@ -143,6 +142,8 @@ def _settle(demo: System) -> None:
         up = all(region["status"] == "up" and region["admin_state"] == "active" for region in health)
         explained = demo.route(service="web", client_ip="8.8.8.8", explain="1").json()
         usable = all(candidate["excluded"] is None for candidate in explained["candidates"])
-        return up and usable and status["sync"]["state"] == "IN_SYNC"
+        carried = httpx.head(f"{demo.edge}/r/records/v1/models", headers={"X-Forwarded-For": "81.2.69.142"})
+        keyed = "x-gtm-not-carried" not in carried.headers  # the edge's key for handoffs is published
+        return up and usable and keyed and status["sync"]["state"] == "IN_SYNC"
 
-    eventually(settled, "every region is up and every edge in sync")
+    eventually(settled, "every region is up, and every edge in sync and able to carry")
