@@ -300,6 +300,29 @@ def test_what_a_peer_does_not_take_waits_here(why: str, body: int) -> None:
     run(main)
 
 
+def test_what_comes_home_pays_its_tenants_rate_once() -> None:
+    """Three requests a tenant may begin at once: one has, one was pushed and came home, so that a third is taken in, and a fourth is not."""
+
+    async def main() -> None:
+        may = core.TenantLimits(requests_per_second=0.001, burst=3)
+        settings = core.AdmissionSettings(reserves=NO_RESERVES, without_tenant=may)
+        async with regions(LAWS, {"fra": 3, "iad": 1}, settings=settings) as w:
+            await w.fill("iad")
+            iad = w.all["iad"]
+            w.all["fra"].proxy.paths = Paths(["POST /v1/embeddings"])
+            home = await w.ask("iad", "US")
+            await w.until(lambda: iad.pusher.counts["fra", "failed"] == 1, "the peer does not take it")
+            await w.until(lambda: iad.admission.admission.waiting == 1, "it waits")
+            third = await w.ask("iad", "US")
+            await w.until(lambda: iad.admission.admission.waiting == 2, "another waits")
+            assert (await w.answer(await w.ask("iad", "US"))).status == 429
+            iad.answers = True
+            iad.let_go()
+            assert [(await w.answer(one)).status for one in (home, third)] == [200, 200]
+
+    run(main)
+
+
 def test_what_a_peer_refuses_for_itself_keeps_nothing_else_here() -> None:
     """A path that the peer does not carry, a model that it has not, a tenant's limit: whoever asks for that would else close the way for all, for two seconds each."""
 

@@ -277,7 +277,7 @@ class Admission:
         if exchange in self.waiting:
             self.waiting.remove(exchange)
 
-    def withdraw(self, exchange: Exchange, now: float, *, again: bool = False) -> None:
+    def withdraw(self, exchange: Exchange, now: float) -> None:
         if exchange in self.waiting:
             self.waiting.remove(exchange)
 

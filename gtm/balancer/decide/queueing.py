@@ -17,6 +17,7 @@ from gtm.core.balance.admission import values as core
 from gtm.core.balance.admission.admission import Admission
 from gtm.core.balance.admission.rooms import GroupLimits
 from gtm.core.balance.admission.settings import AdmissionSettings
+from gtm.core.balance.admission.tenants import TenantAccount
 from gtm.core.balance.serving import known_as
 from gtm.core.capacity.durations import OTHER
 from gtm.core.handoff.verdict import Verdict
@@ -81,6 +82,9 @@ class QueueAdmission:
     def offer(self, exchange: Exchange, now: float) -> Refusal | None:
         """Take a request in, to begin now or later; or refuse it."""
         admission = self.admission
+        if isinstance(exchange.admission, TenantAccount):  # it was taken in before, and comes again
+            exchange.admission.uncharge(now)
+            exchange.admission = None
         arrival = self._arrival(exchange, now)
         found = admission.offer(arrival, now, partial(_network, exchange))
         if isinstance(found, core.AdmissionRefusal):
@@ -170,14 +174,12 @@ class QueueAdmission:
                 found[name][of] += getattr(totals, of)
         return found
 
-    def withdraw(self, exchange: Exchange, now: float, *, again: bool = False) -> None:
-        """Give back the slot or the place of a request that goes elsewhere, or is offered `again` at once."""
+    def withdraw(self, exchange: Exchange, now: float) -> None:
+        """Give back the slot or the place of a request that goes elsewhere. Whose rate it has paid is kept: it may come again."""
         ticket = exchange.admission
         if isinstance(ticket, core.Ticket):
-            exchange.admission = None
+            exchange.admission = ticket.account
             self.admission.withdraw(ticket, now)
-            if again:
-                ticket.account.uncharge(now)
             self.tick(now)
 
     def tick(self, now: float) -> None:

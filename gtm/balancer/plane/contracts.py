@@ -104,8 +104,8 @@ class RequestAdmission(Protocol):
     def ended(self, exchange: Exchange, now: float) -> None:
         """A request that was offered has ended, however: also if it was refused. Once, and never for one that was not offered."""
 
-    def withdraw(self, exchange: Exchange, now: float, *, again: bool = False) -> None:
-        """A request that was offered goes elsewhere; it may be offered again, and is at once if `again`: that takes no more of a rate. Its end is told as of any other."""
+    def withdraw(self, exchange: Exchange, now: float) -> None:
+        """A request that was offered goes elsewhere. It may be offered again, which takes no more of a rate. Its end is told as of any other."""
 
     def tick(self, now: float) -> None:
         """Time has passed."""

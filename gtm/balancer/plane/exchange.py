@@ -1366,7 +1366,7 @@ class Exchange:
         if not picker.usable():
             self.refuse(failed)
         elif queues and not picker.has_room(self, self.tried):
-            self.proxy.withdraw(self, again=True)
+            self.proxy.withdraw(self)
             self._admit()
         else:
             self.phase = CONNECTING

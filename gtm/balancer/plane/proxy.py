@@ -10,7 +10,6 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
-from functools import partial
 from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -536,9 +535,9 @@ class Proxy:
             self.withdraw(exchange)
         return found
 
-    def withdraw(self, exchange: Exchange, *, again: bool = False) -> None:
-        """A request gives back its slot, or its place in the queue, and goes elsewhere; or is offered `again` at once."""
-        self._tell(partial(self.admission.withdraw, again=again), exchange, self.now())
+    def withdraw(self, exchange: Exchange) -> None:
+        """A request gives back its slot, or its place in the queue, and goes elsewhere, or is offered again."""
+        self._tell(self.admission.withdraw, exchange, self.now())
 
     def take_from(self, route: Route) -> None:
         """A backend is judged down: unless it is back `MAY_RETURN` seconds later, what waits there now without a byte of its answer is asked of others, those that came first at first, or refused."""

@@ -65,7 +65,7 @@ class Admission:
     def ended(self, exchange: Exchange, now: float) -> None:
         """Nothing to count."""
 
-    def withdraw(self, exchange: Exchange, now: float, *, again: bool = False) -> None:
+    def withdraw(self, exchange: Exchange, now: float) -> None:
         """Nothing is pushed."""
 
     def tick(self, now: float) -> None:

@@ -135,7 +135,7 @@ class OpenAdmission:
     def ended(self, exchange: Exchange, now: float) -> None:
         """A request has ended."""
 
-    def withdraw(self, exchange: Exchange, now: float, *, again: bool = False) -> None:
+    def withdraw(self, exchange: Exchange, now: float) -> None:
         """A request goes elsewhere."""
 
     def tick(self, now: float) -> None:
