@@ -413,6 +413,9 @@ _MARKS = {
     "nv_inference_": ServerType.TRITON,
 }
 
+MODEL_SERVERS = tuple(dict.fromkeys(_MARKS.values()))
+"""Those whose metrics are told by their names."""
+
 
 def recognised(text: str) -> ServerType | None:
     """The model server whose metrics these are; None: none that is known."""

@@ -37,7 +37,7 @@ from gtm.adapters.fullness import MOST_BYTES, says_full, says_unwell
 from gtm.adapters.listing import MAX_LIST, Listed, read_list
 from gtm.adapters.orca import read_orca
 from gtm.adapters.scrape import Scrape, signals
-from gtm.adapters.servers import ServerType, load_lines, read_server, recognised
+from gtm.adapters.servers import MODEL_SERVERS, ServerType, load_lines, read_server, recognised
 from gtm.balancer.health.asking import AskingError, BackendAnswer, LateError, NoRoomError, ask, check_grpc
 from gtm.balancer.health.check_settings import (
     PATHS,
@@ -91,8 +91,8 @@ class Scraper:
         server_type = self.server_type or recognised(text)
         if server_type is None:
             raise MetricsError(
-                "these are metrics of no server that is known (vLLM, SGLang, TGI, Triton): set `server_type`, "
-                "or `scrape` to none"
+                f"these are metrics of no server that is known ({', '.join(MODEL_SERVERS)}): say whose they are by `type` in `scrape`, "
+                "or set `scrape` to `null`"
             )
         found = read_server(server_type, load_lines(server_type, text), at)
         known = signals(self._before, found)
