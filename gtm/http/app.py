@@ -109,6 +109,11 @@ class EdgeOptions:
     carry: bool = True
 
 
+KEY_AWAITED = 10.0
+"""Seconds from its start for which an edge that is to carry requests is not ready while its key for handoffs is not published. Control does that within two, and balancers have heard of it a second later; without control
+the edge is ready after them, and redirects."""
+
+
 @dataclass(eq=False, repr=False)
 class EdgeApp:
     """The application.
@@ -159,6 +164,7 @@ class EdgeApp:
         self.trusts = self._callers.trusts
         """Whether a peer is a proxy of the operator's."""
         self._may_carry = options.carry
+        self._key_awaited_until = current.boot() + KEY_AWAITED
         self._questions = Memory(authorize.read_question, authorize.QUESTIONS, authorize.question_size)
         self._admitted = Memory(authorize.admitted, _ADMITTED)
         self._queries = Queries()
@@ -528,6 +534,12 @@ class EdgeApp:
         silent = [kind for kind in self.silent() if kind != "http"]
         if silent:
             text = f"no worker listens for {', '.join(silent)}"
+            raise ProblemError("not_ready", text, ((b"retry-after", b"1"),))
+        keyless = (
+            self._may_carry and routes.carried and self.handoffs is not None and not self.handoffs.believed
+        )
+        if keyless and self._current_view.boot() < self._key_awaited_until:
+            text = "control has not published this edge's key yet: it would redirect what it is to carry, and clients drop API keys on redirects"
             raise ProblemError("not_ready", text, ((b"retry-after", b"1"),))
         view = routes.router.view
         document: dict[str, object] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import cast
 from urllib.parse import urlsplit
 
@@ -14,7 +15,7 @@ from gtm.core.handoff.judge import judge
 from gtm.core.handoff.keys import PublicKey, PublicKeys, key_text
 from gtm.core.handoff.verdict import Code, Flaw, Presented, Seen
 from gtm.core.model.policy import Policy
-from gtm.core.model.services import Handoff, Priority
+from gtm.core.model.services import Handoff, HttpAnswer, Priority
 from gtm.feed.wire import HandoffKeysMessage
 from gtm.geoip.address import parse_address
 from gtm.geoip.networks import Locate, locate_network
@@ -214,3 +215,52 @@ def test_the_keys_of_all_edges_are_published(edge: Edge) -> None:
     assert answer.headers["cache-control"] == "public, max-age=60"
     assert KEY.private.hex() not in answer.text
     assert "lon-1" not in answer.text
+
+
+def test_an_edge_that_is_to_carry_awaits_its_key_before_it_is_ready() -> None:
+    """Ten seconds at the most, for there may be no control; one that carries nothing does not wait, nor one that may not."""
+
+    def carried(policy: Policy) -> Policy:
+        return worlds.changed(policy, "services", "web", answer=HttpAnswer.CARRY)
+
+    def ready(edge: Edge) -> int:
+        response = edge.app.answer_head("GET", b"/readyz", [(b"host", b"x")], "127.0.0.1", "1.1")
+        assert response is not None
+        assert (
+            response.head.status == 200 or b"control has not published this edge's key yet" in response.body
+        )
+        return response.head.status
+
+    def edge(options: EdgeOptions, change: Callable[[Policy], Policy]) -> Edge:
+        made = Edge(options, boot=lambda: now[0])
+        made.load(change=change)
+        return made
+
+    now = [1e6]
+    idle, barred = edge(EdgeOptions(), lambda same: same), edge(EdgeOptions(carry=False), carried)
+    keyed, alone = edge(EdgeOptions(), carried), edge(EdgeOptions(), carried)
+    assert [ready(one) for one in (idle, barred, keyed, alone)] == [200, 200, 503, 503]
+    now[0] += 9.9
+    keyed.sign(KEY)
+    assert [ready(keyed), ready(alone)] == [200, 503]
+    now[0] += 0.2
+    assert ready(alone) == 200
+
+
+def test_a_key_that_was_published_this_moment_is_not_used_to_carry() -> None:
+    """Some balancer may not have heard of it: for a second what it signs is believed by nobody for sure. One that was published before is used at once."""
+    now = [1e6]
+    for age, at_once in ((0.0, False), (0.9, False), (1.1, True), (1e9, True), (-5.0, False)):
+        edge = Edge(EdgeOptions(), boot=lambda: now[0])
+        edge.load()
+        edge.sign(KEY)
+        keys = edge.current.handoff_keys
+        edge.current.handoff_keys = replace(keys, version=int(1000 * (NOW - age)))
+        assert edge.handoffs.believed is at_once, age
+        now[0] += 0.9
+        assert edge.handoffs.believed is at_once, age
+        edge.current.handoff_keys = replace(keys, version=int(1000 * (NOW + 0.9)))  # another's key came
+        now[0] += 0.2
+        assert edge.handoffs.believed
+        edge.current.handoff_keys = replace(keys, keys=())
+        assert not edge.handoffs.believed

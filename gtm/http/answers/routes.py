@@ -70,6 +70,8 @@ REUSED = 5.0
 """Seconds for which a carried request's handoff goes with others of the same client to the same region: a signature takes as long as a request."""
 _ON_THE_WAY = 1.0
 """Seconds that a carried request may take to its balancer before its handoff is over."""
+SPREAD = 1.0
+"""Seconds after which balancers have heard of a key, too, of which an edge hears that it is published: all are told at the same time, and some are slow to take it in."""
 _HEADERS: Headers = (
     (b"content-type", jwks.MEDIA_TYPE.encode()),
     (b"cache-control", b"public, max-age=%d" % jwks.KEPT),
@@ -90,6 +92,7 @@ class EdgeHandoffs:
         self._issuer = ""
         self._public = ""
         self._signer: HandoffSigner | None = None
+        self._spreading, self._spread_at = "", 0.0
         self.credit: Worth = ()
         """What the request that was picked for last has earned and this process could not save: it goes on in its handoff."""
         self._own: tuple[str, ...] = ()
@@ -124,8 +127,17 @@ class EdgeHandoffs:
 
     @property
     def believed(self) -> bool:
-        """Whether balancers can believe what is signed now: its key is published, as this edge last heard, and kept on its disk."""
-        return self._signer is not None and self._public in self._keys_of_edges()
+        """Whether balancers can believe what is signed now: its key is published, as this edge heard `SPREAD` seconds ago, and kept on its disk."""
+        if self._signer is None or self._public not in self._keys_of_edges():
+            return False
+        current = self._current
+        if self._public != self._spreading:
+            age = current.window.now - current.handoff_keys.version / 1000  # of what was published last
+            self._spreading, self._spread_at = (
+                self._public,
+                current.boot() + (SPREAD if age < SPREAD else 0.0),
+            )
+        return current.boot() >= self._spread_at
 
     def _keys_of_edges(self) -> frozenset[str]:
         keys = self._current.handoff_keys
