@@ -118,6 +118,7 @@ def carrying(
             )
         for name in servers:
             eventually(partial(_up, running, name), f"{name} is up", of=balancers.values())
+        eventually(partial(_keyed, running), "the edge's key is known", of=balancers.values())
         yield world
 
 
@@ -130,6 +131,12 @@ def _ready(admin: str) -> bool:
     state = _state(admin)
     healthy = all(one["state"] in ("up", "warming") for one in state["backends"])
     return bool(state["handoff_keys"]) and healthy
+
+
+def _keyed(running: System) -> bool:
+    """Balancers answer what is asked here themselves."""
+    asked = httpx.head(f"{running.edge}/r/chat/healthz", trust_env=False, timeout=5)
+    return asked.headers.get("x-gtm-not-carried") != "edge_without_key"
 
 
 def _up(running: System, region: str) -> bool:

@@ -247,20 +247,34 @@ def test_an_edge_that_is_to_carry_awaits_its_key_before_it_is_ready() -> None:
     assert ready(alone) == 200
 
 
-def test_a_key_that_was_published_this_moment_is_not_used_to_carry() -> None:
-    """Some balancer may not have heard of it: for a second what it signs is believed by nobody for sure. One that was published before is used at once."""
+@pytest.mark.parametrize(
+    ("published", "made_ago", "at_once"),
+    [
+        (0.0, 0.0, False),
+        (0.9, 59.0, False),
+        (-5.0, None, False),
+        (1.1, 0.0, True),
+        (1e9, 1e9, True),
+        (0.0, 61.0, True),
+    ],
+)
+def test_a_key_that_was_published_this_moment_is_not_used_to_carry(
+    published: float, made_ago: float | None, at_once: bool
+) -> None:
+    """Some balancer may not have heard of it: for a second what it signs is believed by nobody for sure. One that has signed for a minute is no new one, whatever others come."""
     now = [1e6]
-    for age, at_once in ((0.0, False), (0.9, False), (1.1, True), (1e9, True), (-5.0, False)):
-        edge = Edge(EdgeOptions(), boot=lambda: now[0])
-        edge.load()
-        edge.sign(KEY)
-        keys = edge.current.handoff_keys
-        edge.current.handoff_keys = replace(keys, version=int(1000 * (NOW - age)))
-        assert edge.handoffs.believed is at_once, age
-        now[0] += 0.9
-        assert edge.handoffs.believed is at_once, age
-        edge.current.handoff_keys = replace(keys, version=int(1000 * (NOW + 0.9)))  # another's key came
-        now[0] += 0.2
-        assert edge.handoffs.believed
-        edge.current.handoff_keys = replace(keys, keys=())
-        assert not edge.handoffs.believed
+    edge = Edge(EdgeOptions(), boot=lambda: now[0])
+    edge.load()
+    key = replace(KEY, since=None if made_ago is None else NOW - made_ago)
+    edge.handoffs.use("fra-1", key, (X,))
+    assert not edge.handoffs.believed
+    edge.current.apply(HandoffKeysMessage(replace(PUBLISHED, version=int(1000 * (NOW - published)))))
+    edge.handoffs.hear()
+    now[0] += 0.9
+    assert edge.handoffs.believed is at_once
+    others = replace(PUBLISHED, version=int(1000 * (NOW + 10)))
+    edge.current.apply(HandoffKeysMessage(others))
+    now[0] += 0.2
+    assert edge.handoffs.believed
+    edge.current.apply(HandoffKeysMessage(replace(others, keys=(), version=others.version + 1)))
+    assert not edge.handoffs.believed

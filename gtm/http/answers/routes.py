@@ -72,6 +72,8 @@ _ON_THE_WAY = 1.0
 """Seconds that a carried request may take to its balancer before its handoff is over."""
 SPREAD = 1.0
 """Seconds after which balancers have heard of a key, too, of which an edge hears that it is published: all are told at the same time, and some are slow to take it in."""
+NEW = 60.0
+"""Seconds from which on a key that signs is no new one: what was published this moment are others."""
 _HEADERS: Headers = (
     (b"content-type", jwks.MEDIA_TYPE.encode()),
     (b"cache-control", b"public, max-age=%d" % jwks.KEPT),
@@ -92,7 +94,9 @@ class EdgeHandoffs:
         self._issuer = ""
         self._public = ""
         self._signer: HandoffSigner | None = None
-        self._spreading, self._spread_at = "", 0.0
+        self._since: float | None = None
+        self._spread, self._spread_at = "", 0.0
+        """The key that was found published last, and when balancers have heard of it, too, by this machine's boot clock."""
         self.credit: Worth = ()
         """What the request that was picked for last has earned and this process could not save: it goes on in its handoff."""
         self._own: tuple[str, ...] = ()
@@ -100,7 +104,9 @@ class EdgeHandoffs:
     def use(self, issuer: str, key: OwnKey, public: tuple[str, ...]) -> None:
         """Sign by a key, as an issuer, from now on; `public` are all keys of this edge that are to be published."""
         self._issuer, self._own, self._signer = issuer, public, HandoffSigner(key)
-        self._public = key_text(key.public)
+        self._public, self._since = key_text(key.public), key.since
+        self._known = None
+        self.hear()
 
     def signs(self, routing: Routing) -> bool:
         """Whether the service asks for it."""
@@ -128,16 +134,15 @@ class EdgeHandoffs:
     @property
     def believed(self) -> bool:
         """Whether balancers can believe what is signed now: its key is published, as this edge heard `SPREAD` seconds ago, and kept on its disk."""
-        if self._signer is None or self._public not in self._keys_of_edges():
-            return False
-        current = self._current
-        if self._public != self._spreading:
-            age = current.window.now - current.handoff_keys.version / 1000  # of what was published last
-            self._spreading, self._spread_at = (
-                self._public,
-                current.boot() + (SPREAD if age < SPREAD else 0.0),
-            )
-        return current.boot() >= self._spread_at
+        return (
+            self._signer is not None
+            and self._public in self._keys_of_edges()
+            and self._current.boot() >= self._spread_at
+        )
+
+    def hear(self) -> None:
+        """Keys were published: whether this edge's is new among them shows now, and not when somebody asks."""
+        self._keys_of_edges()
 
     def _keys_of_edges(self) -> frozenset[str]:
         keys = self._current.handoff_keys
@@ -146,6 +151,13 @@ class EdgeHandoffs:
                 keys,
                 frozenset(key.x for key in keys.keys if key.kind is Issuer.EDGE),
             )
+            if self._public in self._of_edges and self._public != self._spread:
+                now = self._current.window.now
+                known = now - keys.version / 1000 >= SPREAD or now - (self._since or now) >= NEW
+                self._spread, self._spread_at = (
+                    self._public,
+                    self._current.boot() + (0.0 if known else SPREAD),
+                )
         return self._of_edges
 
     def of_carried(

@@ -58,7 +58,7 @@ def test_what_is_half_there_is_half_known() -> None:
 @pytest.mark.parametrize("text", [b"", b"process_open_fds 12\n", b"<html>", b"\xff\xfe"])
 def test_metrics_of_nobody(text: bytes) -> None:
     """An error that says what to set."""
-    with pytest.raises(MetricsError, match="server_type"):
+    with pytest.raises(MetricsError, match="by `type` in `scrape`"):
         Scraper().read(text, 1.0)
 
 

@@ -491,7 +491,10 @@ class EdgeWorker:
                 self.current.apply(message)
                 if self._listening and self.current.router is not None:
                     self.ready(self.current.router)
-            case AccessMessage() | KeysMessage() | HandoffKeysMessage() | LatencyMessage() | RoomMessage():
+            case HandoffKeysMessage():
+                self.current.apply(message)
+                self.handoffs.hear()
+            case AccessMessage() | KeysMessage() | LatencyMessage() | RoomMessage():
                 self.current.apply(message)
             case _:
                 assert_never(message)
