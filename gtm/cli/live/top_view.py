@@ -71,7 +71,7 @@ def _head(found: types.TopView, lost: str) -> Iterator[Text]:
         ("requests ", "bold"),
         f"{found.requests_per_second:.0f}/s",
         f"  (decisions: {tiers})" if tiers else "",
-        ("   latency p99 ", "bold"),
+        ("   estimated p99 ", "bold"),
         _ms(found.latency_p99_ms),
     )
     yield Text.assemble(
