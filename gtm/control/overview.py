@@ -81,7 +81,7 @@ async def moment_of(present: Present, active: Active | None, now: float) -> Mome
         corrections=active.reports.corrected,
         pushed=active.reports.pushed,
         slots=active.rooms.standings,
-        took={} if active.requests is None else active.requests.lately(),
+        took=active.requests.lately(),
     )
     return replace(found, rates=await asyncio.to_thread(active.reports.reported.rates))
 

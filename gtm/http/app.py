@@ -26,6 +26,7 @@ import msgspec
 
 from gtm.core.decision.options import Afford
 from gtm.core.memory import Memory
+from gtm.core.model.refusals import instance_of
 from gtm.core.quota.earned import Earn
 from gtm.feed.current import CurrentView
 from gtm.geoip.client import ClientAddress
@@ -48,7 +49,6 @@ from gtm.http.problems import (
     ProblemError,
     Response,
     head_of,
-    instance_of,
     json_response,
     response_of,
 )
@@ -110,8 +110,8 @@ class EdgeOptions:
 
 
 KEY_AWAITED = 10.0
-"""Seconds from its start for which an edge that is to carry requests is not ready while its key for handoffs is not published. Control does that within two, and balancers have heard of it a second later; without control
-the edge is ready after them, and redirects."""
+"""Seconds from its start for which an edge that is to carry requests is not ready while balancers have not heard of its key for handoffs. Control publishes the key within two,
+and a second later balancers have heard of it. Without control the edge is ready after these ten seconds, and redirects."""
 
 
 @dataclass(eq=False, repr=False)
@@ -539,7 +539,7 @@ class EdgeApp:
             self._may_carry and routes.carried and self.handoffs is not None and not self.handoffs.believed
         )
         if keyless and self._current_view.boot() < self._key_awaited_until:
-            text = "control has not published this edge's key yet: it would redirect what it is to carry, and clients drop API keys on redirects"
+            text = "balancers have not heard of this edge's key yet: it would redirect what it is to carry, and clients drop API keys on redirects"
             raise ProblemError("not_ready", text, ((b"retry-after", b"1"),))
         view = routes.router.view
         document: dict[str, object] = {

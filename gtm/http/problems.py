@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 import msgspec
 
@@ -43,10 +42,8 @@ CODES = {
 """Code → HTTP status and title. The problem's type is `urn:gtm:problem:` and the code."""
 
 _JSON = b"application/json"
-_MAX_INSTANCE = 256
 _NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
 _VALUE = re.compile(rb"[^\x00-\x08\x0a-\x1f\x7f]*")
-_STRAY_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 NO_STORE = (b"cache-control", b"no-store")
 """Look-ups and refusals depend on more than their URL (who asks, from where, the state of the world): RFC 9111 §5.2.2.5
@@ -170,10 +167,3 @@ def json_headers(
     """The headers of a JSON response, but for its length; without a media type, one from 400 on is a problem."""
     media = media or (_JSON if status < 400 else b"application/problem+json")
     return ((b"content-type", media), NO_STORE, *headers)
-
-
-def instance_of(raw_path: bytes) -> str:
-    """A path as the `instance` of a problem: a relative reference whatever the bytes, without the query."""
-    # A second slash in front would make an authority of what follows (RFC 3986 §4.2).
-    path = _STRAY_PERCENT.sub(b"%25", raw_path[:_MAX_INSTANCE].lstrip(b"/"))
-    return "/" + quote(path, safe="/%:@!$&'()*+,;=~")

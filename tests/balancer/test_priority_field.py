@@ -7,6 +7,7 @@ import json
 import pytest
 
 from gtm.balancer.wire.heads import priority_of
+from gtm.balancer.wire.refusals import Refusal, refusal_response
 from gtm.core.model.services import Priority
 from tests.balancer.world import Backend, answering, run, world
 
@@ -19,6 +20,21 @@ def test_each_priority_is_read_as_people_write_it(priority: Priority) -> None:
     said = priority.value.encode()
     for written in (said, said.upper(), said.replace(b"_", b"-"), b" " + said.title() + b"\t"):
         assert priority_of(written) is priority
+
+
+@pytest.mark.parametrize(
+    ("path", "instance"),
+    [
+        (b"//evil.test/x?y", "/evil.test/x"),
+        (b"/a%zz|\xff", "/a%25zz%7C%FF"),
+        (b"/" + b"a" * 3000, "/" + "a" * 255),
+    ],
+)
+def test_the_instance_of_a_refusal_is_a_short_relative_reference(path: bytes, instance: str) -> None:
+    """Whatever the path is, as at edges."""
+    refusal = Refusal(400, "priority_unread", "it is none")
+    answer = refusal_response(refusal, closes=True, path=path.partition(b"?")[0])
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["instance"] == instance
 
 
 @pytest.mark.parametrize("said", [b"nope", b"", b"5", b"batch, real_time", b"real time", b"\xff" * 300])

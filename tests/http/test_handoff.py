@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import cast
 from urllib.parse import urlsplit
 
@@ -227,7 +226,7 @@ def test_an_edge_that_is_to_carry_awaits_its_key_before_it_is_ready() -> None:
         response = edge.app.answer_head("GET", b"/readyz", [(b"host", b"x")], "127.0.0.1", "1.1")
         assert response is not None
         assert (
-            response.head.status == 200 or b"control has not published this edge's key yet" in response.body
+            response.head.status == 200 or b"balancers have not heard of this edge's key yet" in response.body
         )
         return response.head.status
 
@@ -247,34 +246,59 @@ def test_an_edge_that_is_to_carry_awaits_its_key_before_it_is_ready() -> None:
     assert ready(alone) == 200
 
 
+def _published(edge: Edge, ago: float, *keys: PublicKey) -> None:
+    """The edge hears that these are the keys which were published so many seconds ago."""
+    edge.current.handoff_keys = PublicKeys(keys, int(1000 * (NOW - ago)))
+    edge.handoffs.hear()
+
+
 @pytest.mark.parametrize(
-    ("published", "made_ago", "at_once"),
+    ("before", "ago", "at_once"),
     [
-        (0.0, 0.0, False),
-        (0.9, 59.0, False),
-        (-5.0, None, False),
-        (1.1, 0.0, True),
-        (1e9, 1e9, True),
-        (0.0, 61.0, True),
+        (None, 0.0, False),
+        (None, 0.9, False),
+        (None, -5.0, False),
+        (None, 1.1, True),
+        (None, 1e9, True),
+        (90.0, 70.0, False),
+        (5.0, 0.0, False),
     ],
 )
 def test_a_key_that_was_published_this_moment_is_not_used_to_carry(
-    published: float, made_ago: float | None, at_once: bool
+    before: float | None, ago: float, at_once: bool
 ) -> None:
-    """Some balancer may not have heard of it: for a second what it signs is believed by nobody for sure. One that has signed for a minute is no new one, whatever others come."""
+    """Some balancer may not have heard of it for a second: a key is new where keys were heard of without it, or the first ones with it are of this moment."""
     now = [1e6]
     edge = Edge(EdgeOptions(), boot=lambda: now[0])
     edge.load()
-    key = replace(KEY, since=None if made_ago is None else NOW - made_ago)
-    edge.handoffs.use("fra-1", key, (X,))
+    edge.handoffs.use("fra-1", KEY, (X,))
     assert not edge.handoffs.believed
-    edge.current.apply(HandoffKeysMessage(replace(PUBLISHED, version=int(1000 * (NOW - published)))))
-    edge.handoffs.hear()
-    now[0] += 0.9
-    assert edge.handoffs.believed is at_once
-    others = replace(PUBLISHED, version=int(1000 * (NOW + 10)))
-    edge.current.apply(HandoffKeysMessage(others))
-    now[0] += 0.2
+    other = PublicKey("fra-2", key_text(made().public))
+    if before is not None:
+        _published(edge, before, other)
+    mine = PublicKey("fra-1", X)
+    for _ in range(2):
+        _published(edge, ago, mine)
+        now[0] += 0.9
+        assert edge.handoffs.believed is at_once
+        _published(edge, ago - 10, mine, other)
+        edge.handoffs.use("fra-1", KEY, (X,))
+        now[0] += 0.2
+        assert edge.handoffs.believed
+        _published(edge, ago - 20, other)
+        assert not edge.handoffs.believed
+        at_once = False  # it comes back, and others may have dropped it meanwhile
+
+
+def test_a_key_that_follows_another_is_used_at_once() -> None:
+    """It was published an hour before it signs, whatever key of another edge was published this moment."""
+    edge = Edge(EdgeOptions())
+    edge.load()
+    following = made()
+    both = PublicKey("fra-1", X), PublicKey("fra-1", key_text(following.public))
+    edge.handoffs.use("fra-1", KEY, (X,))
+    _published(edge, 5.0, *both)
     assert edge.handoffs.believed
-    edge.current.apply(HandoffKeysMessage(replace(others, keys=(), version=others.version + 1)))
-    assert not edge.handoffs.believed
+    _published(edge, 0.0, *both, PublicKey("fra-2", key_text(made().public)))
+    edge.handoffs.use("fra-1", following, (key_text(following.public), X))
+    assert edge.handoffs.believed

@@ -399,36 +399,52 @@ async def test_a_clock_that_is_set_back_delays_nothing() -> None:
                 await until(lambda: len(server.heads) > 33)
 
 
-async def between(answer: Answer, probe: Probe) -> float:
-    """Seconds from the start of the second check to that of the third; the first is answered at once."""
+async def pauses(
+    answer: Answer, probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> list[tuple[float, bool, float | None]]:
+    """What the first checks took, whether they failed, and how soon the next was to come; the first is answered at once. The next one came each time."""
     began: list[float] = []
+    said: list[tuple[float, bool, float | None]] = []
+    really = schedule.pause_after
+
+    def noted(probe: Probe, took: float, *, failed: bool, suspect: bool) -> float | None:
+        pause = really(probe, took, failed=failed, suspect=suspect)
+        said.append((took, failed, pause))
+        return pause
 
     async def noting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
         began.append(time.monotonic())
         await (http() if len(began) == 1 else answer)(reader, writer, head)
 
+    monkeypatch.setattr(schedule, "pause_after", noted)
     async with serve(noting) as server, probing(region("a", server.url, probe=probe)):
-        await until(lambda: len(began) == 3)
-    return began[2] - began[1]
+        await until(lambda: len(began) >= 3)
+    return said
 
 
-async def test_a_timeout_brings_the_next_check_forward() -> None:
-    """A check that ran into its timeout is followed sooner than one that was answered at once, beside which it runs."""
+async def test_a_timeout_brings_the_next_check_forward(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a check that ran into its timeout the next one comes sooner, by twice the time that the check took."""
     probe = replace(SLOW, interval=2.0, timeout=0.8)
-    silent, good = await asyncio.gather(between(raw(b"", 60), probe), between(http(), probe))
-    assert silent < good  # 1 to 1.2 s, and 1.8 to 2 s
+    _, (took, failed, pause), *_ = await pauses(raw(b"", 60), probe, monkeypatch)
+    assert (failed, took >= 0.8) == (True, True)
+    assert pause is not None
+    assert pause <= max(0.1, 2.0 - 2 * took)
 
 
-async def test_a_check_that_outlasts_its_interval_is_followed_at_once() -> None:
-    """Slow but good answers do not stretch the rhythm to every other interval, as two of a check beside it that is answered at once show."""
+async def test_a_check_that_outlasts_its_interval_is_followed_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Slow but good answers do not stretch the rhythm to every other interval."""
 
     async def slowly(_: asyncio.StreamReader, writer: asyncio.StreamWriter, __: bytes) -> None:
         await asyncio.sleep(2.1)
         writer.write(raw_http())
 
-    probe = replace(SLOW, interval=2.0, timeout=10.0)
-    slow, good = await asyncio.gather(between(slowly, probe), between(http(), probe))
-    assert slow < 2 * good  # 2.2 s, and 3.6 to 4 s
+    probe = replace(SLOW, interval=2.0, timeout=60.0)
+    _, (took, failed, pause), *_ = await pauses(slowly, probe, monkeypatch)
+    assert (failed, took > 2.0) == (False, True)
+    assert pause is not None
+    assert pause < 0.1
 
 
 def test_how_soon_the_next_check_comes() -> None:

@@ -205,3 +205,17 @@ async def test_what_was_told_lately_is_there_for_two_minutes(database: Database)
     assert history.lately() == {}
     history.take(report(5, TimesTold("chat", "m", (), ((1, 1),))))
     assert history.lately() == {"fra": Took({}, {1: 1})}
+
+
+@pytest.mark.anyio
+async def test_what_was_told_lately_is_there_where_nothing_is_recorded(database: Database) -> None:
+    """`GTM_DEMAND_DAYS=0` records nothing, keeps nothing for it, and `gtm top` shows what was measured all the same."""
+    history = RequestHistory(database, "one", timedelta(0), MIDNIGHT.timestamp)
+    times = TimesTold("chat", "m", ((3, 1),), ((5, 2),))
+    history.take(report(1, times, dub_moved=3.0))
+    assert history.lately() == {"fra": Took({3: 1}, {5: 2})}
+    history.end()
+    await history.write(MIDNIGHT.timestamp())
+    async with database.transaction() as tx:
+        assert not [*await tx.requests.took(MIDNIGHT, MIDNIGHT + HOUR, MINUTE)]
+        assert not await tx.requests.pushed(MIDNIGHT, MIDNIGHT + HOUR, MINUTE, None)

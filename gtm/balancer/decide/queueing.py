@@ -82,7 +82,9 @@ class QueueAdmission:
     def offer(self, exchange: Exchange, now: float) -> Refusal | None:
         """Take a request in, to begin now or later; or refuse it."""
         admission = self.admission
-        if isinstance(exchange.admission, TenantAccount):  # it was taken in before, and comes again
+        if isinstance(
+            exchange.admission, TenantAccount
+        ):  # the request was taken in before, and is offered again
             exchange.admission.uncharge(now)
             exchange.admission = None
         arrival = self._arrival(exchange, now)

@@ -25,7 +25,7 @@ from math import ceil
 
 import msgspec
 
-from gtm.core.model.refusals import form_of, problem_type, with_error
+from gtm.core.model.refusals import form_of, instance_of, problem_type, with_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def refusal_response(
         "title": HTTPStatus(refusal.status).phrase,
         "status": refusal.status,
         "detail": refusal.detail,
-        **({"instance": path.decode("latin-1")} if path else {}),
+        **({"instance": instance_of(path)} if path else {}),
         "code": refusal.code,
     }
     form = form_of(path, accept)

@@ -71,14 +71,14 @@ class Active:
         self.leases = Leases(election, clock, monotonic)
         self.reports = Reports(current, self.latency, self.leases, clock, monotonic)
         kept = timedelta(days=settings.demand_days)
-        self.requests = RequestHistory(database, uuid4().hex, kept, clock) if kept else None
+        self.requests = RequestHistory(database, uuid4().hex, kept, clock)
         self.balancers = Balancers(
             self.leases,
             self.latency,
             monotonic,
             self.reports.pushes,
             lambda: current.now.policy,
-            (lambda _: None) if self.requests is None else self.requests.take,
+            self.requests.take,
         )
         self.verdicts = Verdicts(current, self.reports, clock)
         self.planning = Planning(
@@ -122,7 +122,6 @@ class Active:
                 group.create_task(
                     demand_history.run(self._recorder, lambda: self.reports.reported, self._per_answer)
                 )
-            if self.requests is not None:
                 group.create_task(self.requests.run())
             if self._history is not None:
                 group.create_task(plan_history.run(self._history, lambda: self.planning.latest))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 _TYPES = {
     400: "invalid_request_error",
@@ -29,6 +30,8 @@ _ANTHROPICS_TYPES = {
 """Of Anthropic's API ("Errors"); others are `invalid_request_error` or `api_error`."""
 _ANTHROPICS = re.compile(rb"/v1/messages(?:/|$)")
 _PROBLEM, _JSON = b"application/problem+json", b"application/json"
+_MAX_INSTANCE = 256
+_STRAY_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _QUALITY = re.compile(rb"0(?:\.\d{0,3})?|1(?:\.0{0,3})?")
 """A weight of a media range (RFC 9110 §12.4.2)."""
 
@@ -92,6 +95,13 @@ def _qualities(accept: bytes) -> dict[bytes, float]:
 def problem_type(code: str) -> str:
     """The `type` of a problem document (RFC 9457 §3.1.1): a name of gtm's own for the code."""
     return f"urn:gtm:problem:{code.replace('_', '-')}"
+
+
+def instance_of(raw_path: bytes) -> str:
+    """A path as the `instance` of a problem: a relative reference whatever the bytes, without the query."""
+    # A second slash in front would make an authority of what follows (RFC 3986 §4.2).
+    path = _STRAY_PERCENT.sub(b"%25", raw_path[:_MAX_INSTANCE].lstrip(b"/"))
+    return "/" + quote(path, safe="/%:@!$&'()*+,;=~")
 
 
 def with_error(document: Mapping[str, Any], *, anthropics: bool) -> dict[str, Any]:

@@ -71,9 +71,7 @@ REUSED = 5.0
 _ON_THE_WAY = 1.0
 """Seconds that a carried request may take to its balancer before its handoff is over."""
 SPREAD = 1.0
-"""Seconds after which balancers have heard of a key, too, of which an edge hears that it is published: all are told at the same time, and some are slow to take it in."""
-NEW = 60.0
-"""Seconds from which on a key that signs is no new one: what was published this moment are others."""
+"""Seconds from when an edge hears that its key is published until balancers have heard of that key, too: all are told at the same time, and some are slow to take it in."""
 _HEADERS: Headers = (
     (b"content-type", jwks.MEDIA_TYPE.encode()),
     (b"cache-control", b"public, max-age=%d" % jwks.KEPT),
@@ -94,17 +92,21 @@ class EdgeHandoffs:
         self._issuer = ""
         self._public = ""
         self._signer: HandoffSigner | None = None
-        self._since: float | None = None
+        self._lacked = False
+        """Whether keys were heard of since this process signs by its key, and that one was not among them: it is new when it comes."""
         self._spread, self._spread_at = "", 0.0
-        """The key that was found published last, and when balancers have heard of it, too, by this machine's boot clock."""
+        """The key that was found published last, and when balancers have heard of that key, too, by this machine's boot clock."""
         self.credit: Worth = ()
         """What the request that was picked for last has earned and this process could not save: it goes on in its handoff."""
         self._own: tuple[str, ...] = ()
 
     def use(self, issuer: str, key: OwnKey, public: tuple[str, ...]) -> None:
         """Sign by a key, as an issuer, from now on; `public` are all keys of this edge that are to be published."""
-        self._issuer, self._own, self._signer = issuer, public, HandoffSigner(key)
-        self._public, self._since = key_text(key.public), key.since
+        mine = key_text(key.public)
+        if self._signer is not None and mine != self._public:
+            # An edge signs by its next key long after that was published (`gtm.core.handoff.keys.AHEAD`).
+            self._spread_at, self._spread, self._lacked = 0.0, mine, False
+        self._issuer, self._own, self._signer, self._public = issuer, public, HandoffSigner(key), mine
         self._known = None
         self.hear()
 
@@ -147,17 +149,16 @@ class EdgeHandoffs:
     def _keys_of_edges(self) -> frozenset[str]:
         keys = self._current.handoff_keys
         if keys is not self._known:
-            self._known, self._of_edges = (
-                keys,
-                frozenset(key.x for key in keys.keys if key.kind is Issuer.EDGE),
-            )
-            if self._public in self._of_edges and self._public != self._spread:
-                now = self._current.window.now
-                known = now - keys.version / 1000 >= SPREAD or now - (self._since or now) >= NEW
-                self._spread, self._spread_at = (
-                    self._public,
-                    self._current.boot() + (0.0 if known else SPREAD),
-                )
+            found = frozenset(key.x for key in keys.keys if key.kind is Issuer.EDGE)
+            if self._public and self._public not in found:
+                self._lacked, self._spread = self._lacked or keys.version > 0, ""
+            elif self._public != self._spread:
+                new = self._lacked or self._current.window.now - keys.version / 1000 < SPREAD
+                self._spread_at = self._current.boot() + SPREAD if new else 0.0
+                self._spread = self._public
+            # Another thread may ask meanwhile: what it goes by last is set last.
+            self._of_edges = found
+            self._known = keys
         return self._of_edges
 
     def of_carried(

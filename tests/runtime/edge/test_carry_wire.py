@@ -143,6 +143,22 @@ def test_what_gtm_alone_says_is_said_by_it_alone() -> None:
     }
 
 
+def test_what_is_refused_before_anything_is_decided_is_counted() -> None:
+    """No balancer sees such a request, so that the edge's own metric has to tell of it."""
+
+    async def main() -> None:
+        async with carrying() as (world, _):
+            for line, code in (
+                ("gtm-priority: high", b"priority_unread"),
+                ("gtm-timeout: 30s", b"timeout_unread"),
+            ):
+                answer = await world.ask(get("/a", "chat.demo.test", line))
+                assert (answer.status, code in answer.body) == (400, True)
+            assert world.counted("gtm_http_requests_total\tcarry\t400") == 2
+
+    run(main)
+
+
 def _claims(request: Message) -> Claims:
     token = request.get("gtm-handoff")
     assert token is not None

@@ -3,7 +3,7 @@
 Laws:
   1. A minute is that in which it was told, by control's clock: a second or two after the requests ended.
   2. What was not told is not recorded, rather than recorded as idle.
-  3. What was told in the minute that runs and in the one before it can be had by region (`lately`), whether the database is there or not.
+  3. What was told in the minute that runs and in the one before it can be had by region (`lately`), whether the database is there or not, and where nothing is recorded.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class RequestHistory(MinuteWriter[tuple[float, RequestMinute]]):
     Args:
         database: where.
         source: a name that no other control process has.
-        retention: how long minutes are kept.
+        retention: how long minutes are kept; 0: nothing is recorded.
         clock: POSIX seconds.
     """
 
@@ -66,16 +66,18 @@ class RequestHistory(MinuteWriter[tuple[float, RequestMinute]]):
 
     def take(self, report: BalancerReport) -> None:
         """Count what a balancer tells of its region, once."""
-        number = floor(self._clock() / MINUTE)
-        minute = self._open.setdefault(number, _Open())
-        if report.times:
-            told = table_of(report.times)
-            add(minute.took.setdefault(report.region, {}), told, MOST_ROWS)
+        number, told = floor(self._clock() / MINUTE), table_of(report.times)
+        if told:
             if number not in self._lately:
                 self._lately = {one: by for one, by in self._lately.items() if abs(number - one) == 1}
             of_region = self._lately.setdefault(number, {}).setdefault(report.region, Took())
             for took in told.values():
                 of_region.add(took.first_bytes, took.ends)
+        if not self._retention:
+            return
+        minute = self._open.setdefault(number, _Open())
+        if told:
+            add(minute.took.setdefault(report.region, {}), told, MOST_ROWS)
         ways = minute.pushed.setdefault(report.region, {})
         for (service, peer), requests in _pushed(report.pushes).items():
             if (service, peer) in ways or len(ways) < MOST_WAYS:

@@ -431,9 +431,9 @@ class EdgeProxy(Proxy):
             return b""
         if head.seen.get(b"via", b"").count(b" gtm") >= MOST_HOPS:
             words = f"this request has gone through gtm {MOST_HOPS} times: a region's endpoint leads back to an edge"
-            return Refusal(508, "loop", words)
+            return self._unjudged(Refusal(508, "loop", words))
         if (misstated := misstatement(head)) is not None:
-            return misstated
+            return self._unjudged(misstated)
         ended, rest = self._app.carried(incoming)
         if isinstance(ended, Response):
             if ended.head.closes:
@@ -445,6 +445,11 @@ class EdgeProxy(Proxy):
         exchange.verdict = CarriedVerdict(incoming, ended, by_host=rest == incoming.raw_path)
         exchange.head = replace(head, target=b"%b?%b" % (rest, query) if query else rest)
         return None
+
+    def _unjudged(self, refusal: Refusal) -> Refusal:
+        """Count a request that is refused before anything is decided for it."""
+        self._counts.add(f"gtm_http_requests_total\tcarry\t{refusal.status}")
+        return refusal
 
     def failed(self, exchange: Exchange, sent: SentRequest, detail: str) -> None:
         """A region did not answer, or broke off."""
