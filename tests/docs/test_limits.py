@@ -327,7 +327,6 @@ APART: Mapping[str, str] = {
     "handoff.own_keys._MAX_FILE": "a file that it wrote",
     "http.answers.quotas._MAX_WAITING": "of its own threads",
     "http.answers.authorize._MOST_DETAIL": "of what it answers",
-    "http.problems._MAX_INSTANCE": "of what it answers",
     "http.samples.beacons.MAX_TARGETS": "of what it answers",
     "http.samples.intake.MAX_PAIRS": "a memory",
     "prober.schedule.MOST_MISSED": "of its own rounds",
