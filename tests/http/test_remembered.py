@@ -38,7 +38,7 @@ from gtm.feed.wire import (
     StateMessage,
 )
 from gtm.handoff.jwt import made
-from gtm.http.answers.routes import CarriedRequest, EdgeHandoffs
+from gtm.http.answers.routes import SPREAD, CarriedRequest, EdgeHandoffs
 from gtm.http.app import EdgeApp, EdgeOptions
 from gtm.http.problems import Response
 from gtm.http.requests.incoming import Incoming
@@ -155,10 +155,13 @@ class Moment:
         self.tell(StateMessage(health(up)))
 
     def publish(self, *, known: bool) -> None:
-        """The edge's key is among those that are published, or not."""
+        """The edge's key is among those that are published, or not, and balancers have heard of it, too."""
         self.keys += 1
         keys = (PublicKey("fra-1", key_text(KEY.public)),) if known else ()
         self.tell(HandoffKeysMessage(PublicKeys(keys, self.keys)))
+        if self.edge.handoffs is not None:
+            self.edge.handoffs.hear()
+        self.later(SPREAD)
 
     def moved(self, country: str) -> None:
         """The location data put Berlin into another country."""

@@ -194,7 +194,7 @@ class AuthorizeRoute:
         believed = self._handoffs.believed
         token = self._handoffs.of_carried(self._resolved.routing, option, self._tokens) if believed else None
         if token is None:  # without one the region's balancer would judge by where the proxy stands
-            text = "the law is about to change, or control has not published this edge's key yet: try again"
+            text = "the law is about to change, or balancers have not heard of this edge's key yet: try again"
             raise ProblemError("not_ready", text, ((b"retry-after", b"1"),))
         last = self._last
         if last is not None and last[0] is option and last[1] is token:
