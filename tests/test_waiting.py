@@ -35,6 +35,12 @@ def test_what_came_meanwhile_is_read(new_loop: Callable[[], asyncio.AbstractEven
         assert runner.run(main()) == b"ok"
 
 
+async def _in_vain(seconds: float) -> None:
+    """Wait for what never comes."""
+    async with waiting(seconds):
+        await asyncio.get_running_loop().create_future()
+
+
 def test_what_never_comes_ends_in_a_process_that_stands_still_again_and_again() -> None:
     """After the time, as much for what it stood still, and as much of standing still: 30 pauses here, and what is under way then."""
 
@@ -42,11 +48,7 @@ def test_what_never_comes_ends_in_a_process_that_stands_still_again_and_again() 
         loop = asyncio.get_running_loop()
         assert isinstance(loop, PausedLoop)
 
-        async def asked() -> None:
-            async with waiting(100):
-                await loop.create_future()
-
-        task = asyncio.create_task(asked())
+        task = asyncio.create_task(_in_vain(100))
         pauses = 0
         while not task.done():
             await asyncio.sleep(0)
@@ -67,11 +69,7 @@ def test_a_busy_process_is_none_that_stood_still() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, PausedLoop)
 
-        async def asked() -> None:
-            async with waiting(10_000):
-                await loop.create_future()
-
-        task = asyncio.create_task(asked())
+        task = asyncio.create_task(_in_vain(10_000))
         await asyncio.sleep(0)
         loop.ahead += 10_000 + STOOD_STILL / 10
         with pytest.raises(TimeoutError):
@@ -85,11 +83,7 @@ def test_what_is_cancelled_ran_out_of_no_time() -> None:
     """It ends as it was told to."""
 
     async def main() -> None:
-        async def asked() -> None:
-            async with waiting(3600):
-                await asyncio.get_running_loop().create_future()
-
-        task = asyncio.create_task(asked())
+        task = asyncio.create_task(_in_vain(3600))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect
 from gtm.api.query import TypedResponse
 from gtm.control.errors import ControlError
 from gtm.core.model.problems import PolicyError, Problem
+from gtm.core.model.refusals import problem_type
 from gtm.documents import patching
 from gtm.documents.schema import PolicyDocument
 from gtm.documents.structure import body_models, problems_of_errors
@@ -49,13 +50,14 @@ def problem(
     `members` are further ones of its kind (RFC 9457 §3.2).
     """
     words = title or HTTPStatus(status).phrase.lower()
+    code = re.sub(r"[^a-z]+", "_", words.lower())
     content: dict[str, Any] = {
-        "type": f"urn:gtm:problem:{words.replace(' ', '-')}",
+        "type": problem_type(code),
         "title": words,
         "status": status,
         "detail": redact(detail),
         **({"instance": instance} if instance else {}),
-        "code": re.sub(r"[^a-z]+", "_", words.lower()),
+        "code": code,
     }
     if errors:
         content["errors"] = errors

@@ -8,6 +8,8 @@ from typing import cast
 from urllib.parse import urlsplit
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gtm.core.handoff.claims import Claims, fence_hash
 from gtm.core.handoff.judge import judge
@@ -302,3 +304,37 @@ def test_a_key_that_follows_another_is_used_at_once() -> None:
     _published(edge, 0.0, *both, PublicKey("fra-2", key_text(made().public)))
     edge.handoffs.use("fra-1", following, (key_text(following.public), X))
     assert edge.handoffs.believed
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["wait", "with", "without", "again", "roll"]), st.floats(0, 3)), max_size=25
+    )
+)
+def test_a_key_is_used_to_carry_as_the_page_says(steps: list[tuple[str, float]]) -> None:
+    """docs/handoff.md, Keys: a second after the edge heard of its first key, or of one that came back; at once of one that was published before, or that follows another."""
+    now, ring = [0.0], [KEY, made()]
+    edge = Edge(EdgeOptions(), boot=lambda: now[0])
+    edge.load()
+    edge.handoffs.use("fra-1", ring[0], (X,))
+    heard, absent, usable_at = False, False, 0.0  # the model
+    for what, amount in steps:
+        if what == "wait":
+            now[0] += amount
+        elif what == "again":  # workers are told of the same key more than once
+            edge.handoffs.use("fra-1", ring[0], (key_text(ring[0].public),))
+        elif what == "roll":
+            if heard:  # the next key signs once it has been seen on the feed for an hour
+                ring.reverse()
+                edge.handoffs.use("fra-1", ring[0], (key_text(ring[0].public),))
+                absent, usable_at = False, 0.0
+        else:
+            keys = [PublicKey("fra-1", key_text(one.public)) for one in ring] if what == "with" else []
+            clock = edge.current.window.now
+            published = int(1000 * (clock - amount))
+            edge.current.handoff_keys = PublicKeys(tuple(keys), published)
+            edge.handoffs.hear()
+            if what == "with" and not heard:
+                usable_at = now[0] + 1.0 if absent or published / 1000 > clock - 1.0 else 0.0
+            heard, absent = what == "with", absent or what == "without"
+        assert edge.handoffs.believed is (heard and now[0] >= usable_at), steps

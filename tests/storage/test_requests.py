@@ -6,8 +6,11 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from typing import cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sqlalchemy import func, select
 
 from gtm.control.lead.history.requests import MOST_ROWS, RequestHistory
@@ -219,3 +222,26 @@ async def test_what_was_told_lately_is_there_where_nothing_is_recorded(database:
     async with database.transaction() as tx:
         assert not [*await tx.requests.took(MIDNIGHT, MIDNIGHT + HOUR, MINUTE)]
         assert not await tx.requests.pushed(MIDNIGHT, MIDNIGHT + HOUR, MINUTE, None)
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 150), st.sampled_from(["fra", "dub"]), st.integers(0, 9), st.integers(1, 5)),
+        max_size=30,
+    )
+)
+def test_lately_is_this_minute_and_the_one_before(told: list[tuple[float, str, int, int]]) -> None:
+    """As docs/cli.md says it of `gtm top`, whatever comes when, of however many services: each request once, and none that is older."""
+    now = [MIDNIGHT.timestamp()]
+    history = RequestHistory(cast("Database", None), "one", DAY, lambda: now[0])
+    all_of_them: list[tuple[float, str, int, int]] = []
+    for number, (pause, region, bucket, count) in enumerate(told):
+        now[0] += pause
+        all_of_them.append((now[0] // 60, region, bucket, count))
+        times = TimesTold(f"service-{number % 3}", "m", (), ((bucket, count),))
+        history.take(report(number, times, region=region))
+        expected: dict[str, Counter[int]] = {}
+        for minute, name, which, many in all_of_them:
+            if minute >= now[0] // 60 - 1:
+                expected.setdefault(name, Counter())[which] += many
+        assert {name: took.ends for name, took in history.lately().items()} == expected
