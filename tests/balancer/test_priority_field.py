@@ -9,7 +9,7 @@ import pytest
 from gtm.balancer.wire.heads import priority_of
 from gtm.balancer.wire.refusals import Refusal, refusal_response
 from gtm.core.model.services import Priority
-from tests.balancer.world import Backend, answering, run, world
+from tests.balancer.world import Backend, Message, answering, run, world
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -53,5 +53,20 @@ def test_what_is_no_priority_is_refused_with_those_that_are(said: bytes) -> None
             possible = "real_time, near_real_time, batch"
             assert problem["detail"] == f"`gtm-priority` is `{shown}`; it can be {possible}"
             assert (await w.ask(ask % b"Near-Real-Time")).status == 200
+
+    run(main)
+
+
+@pytest.mark.parametrize("said", [b"u=1", b"u=3, i", b"nonsense"])
+def test_the_priority_of_http_is_nothing_of_gtms(said: bytes) -> None:
+    """RFC 9218's `Priority` goes on as it came: Cloudflare adds it (binwiederhier/ntfy issue 351: 500 `invalid priority`)."""
+
+    async def main() -> None:
+        seen: list[Message] = []
+        async with world(await Backend(answering(OK, seen=seen)).start()) as w:
+            ask = b"GET / HTTP/1.1\r\nHost: a\r\nPriority: %b\r\ngtm-priority: batch\r\n\r\n" % said
+            assert (await w.ask(ask)).status == 200
+            (message,) = seen
+            assert (message.get("priority"), message.get("gtm-priority")) == (said, None)
 
     run(main)
